@@ -1,0 +1,1 @@
+"""The laws every component declares, checked by enumeration."""

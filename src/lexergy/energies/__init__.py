@@ -1,0 +1,1 @@
+"""Tokens to one number per text; lower is likelier."""

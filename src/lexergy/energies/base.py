@@ -1,0 +1,191 @@
+"""An energy: Tokens → one number a text, lower = likelier, no normalisation.
+
+A new energy is one file in this folder: a docstring, one final class, and `tiny()`, which builds one over the toy alphabet.
+It owes `forward(tokens) -> [batch]`, and `config()` and `load()` if it can be saved. Everything else is here once.
+
+Relations: log of an unnormalised probability is −E. Hugging Face's "reward" or "score" is −E; the sign is written into every
+saved energy.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from lexergy.core import files
+from lexergy.core.errors import LexergyError
+from lexergy.core.types import Law, Tokens
+from lexergy.engine import score
+from lexergy.engine.load import evaluating
+from lexergy.engine.probe import Plan, plan
+from lexergy.text.joint import Encoded, Special, encode
+
+if TYPE_CHECKING:
+    from lexergy.energies.scaled import Scaled
+    from lexergy.energies.sum import Sum
+
+Windows = Literal["sum", "mean"]
+BLOCK = 8192
+"""Texts tokenised at once: memory does not grow with how many there are."""
+
+SIGN = "lower is likelier; a reward or score in Hugging Face's sense is minus this"
+
+
+class Energy(nn.Module, ABC):
+    """What every energy owes. `law` is what its contract checks; a constraint may be +inf, never NaN or −inf."""
+
+    law: str = "finite"
+    special: ClassVar[Special] = "bos"
+    """Which special tokens a text gets when this energy tokenises it."""
+
+    tokenizer: PreTrainedTokenizerBase | None = None
+    """The tokens it reads; None: any, or texts."""
+
+    mined: Law | None = None
+    """The law of the texts it was trained against, where there was one: a joint model over another language model, space or
+    truncation refuses or warns."""
+
+    @abstractmethod
+    def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
+        """The energy of each row. Rows reach it left-aligned and on its device."""
+
+    # What may differ from one energy to another, with the usual answer.
+
+    @property
+    def plan(self) -> Plan:
+        """Where it runs, and how many tokens at once."""
+        return plan()
+
+    @property
+    def longest(self) -> int | None:
+        """The longest text it was made for, in tokens."""
+        return None
+
+    def reading(self, tokenizer: PreTrainedTokenizerBase) -> "Energy":
+        """The same energy as a function of that tokenizer's tokens: itself, if it reads them."""
+        from lexergy.energies.retokenised import Retokenised
+        from lexergy.text.tokenisers import same_vocabulary
+
+        if self.tokenizer is None or same_vocabulary(self.tokenizer, tokenizer):
+            return self
+        return Retokenised(self, tokenizer)
+
+    def config(self) -> dict[str, Any]:
+        """What `load` needs besides weights."""
+        raise LexergyError(f"{type(self).__name__} cannot be saved: it is not made of weights and settings alone.")
+
+    def save_parts(self, folder: Path) -> None:
+        """Write weights and tokenizer into a folder."""
+
+    @classmethod
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:  # noqa: ARG003
+        """Read what `save_parts` and `config` wrote."""
+        raise LexergyError(f"{cls.__name__} cannot be loaded from a folder.")
+
+    # What is the same for all.
+
+    def of_tokens(self, tokens: Tokens) -> Float[Tensor, "batch"]:
+        """Energies by ids: float64 on the CPU, batched by token budget, duplicates once, in evaluation mode."""
+        with evaluating(self):
+            values = score.score(self, tokens, self.plan.tokens, self.plan.device)
+        score.check_finite(values, lambda row: f"token ids {tokens.real(row)[:12]} …", self.law == "constraint")
+        return values
+
+    def score(
+        self, texts: Sequence[str], context: str | Sequence[str] = "", windows: Windows | None = None
+    ) -> list[float]:
+        """One number a text; lower = likelier. `windows`: how a text that is too long is put together from parts."""
+        texts, contexts = paired(texts, context)
+        found: list[float] = []
+        for start in range(0, len(texts), BLOCK):
+            block = slice(start, start + BLOCK)
+            values = self._score_block(texts[block], contexts[block], windows)
+            score.check_finite(
+                values, lambda row, block=block: f"the text begins {texts[block][row][:60]!r}", self.law == "constraint"
+            )
+            found += values.tolist()
+        return found
+
+    def _score_block(self, texts: list[str], contexts: list[str], windows: Windows | None) -> Float[Tensor, "batch"]:
+        rows = [self._rows(one, windows) for one in self.encode(texts, contexts)]
+        with evaluating(self):
+            values = score.score_rows(self, [row for parts in rows for row in parts], self.plan.tokens, self.plan.device)
+        if len(values) == len(rows):
+            return values
+        ends = torch.tensor([0, *(len(parts) for parts in rows)]).cumsum(0).tolist()
+        joined = [values[a:b].sum() if windows == "sum" else values[a:b].mean() for a, b in zip(ends, ends[1:], strict=False)]
+        return torch.stack(joined)
+
+    def encode(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Encoded]:
+        """Context and text tokenised together, as this energy reads them."""
+        if self.tokenizer is None:
+            raise LexergyError(f"{type(self).__name__} has no tokenizer, so it cannot read text. Give it one, or score Tokens.")
+        return encode(self.tokenizer, texts, contexts, special=self.special)
+
+    def _rows(self, one: Encoded, windows: Windows | None) -> list[tuple[list[int], int, int]]:
+        """A text as one row, or as windows where it is too long and that was asked for."""
+        longest = self.longest
+        if longest is None or len(one.ids) <= longest:
+            return [(one.ids, one.free_from, one.free_to)]
+        if windows is None:
+            raise LexergyError(
+                f'A text of {len(one.ids)} tokens does not fit the {longest} of this energy. Nothing is cut in silence: pass '
+                'windows="sum" or "mean", or a shorter text.'
+            )
+        if windows not in ("sum", "mean"):
+            raise LexergyError(f'windows is "sum" or "mean"; received {windows!r}.')
+        before, after = one.ids[: one.free_from], one.ids[one.free_to :]
+        room = longest - len(before) - len(after)
+        if room < 1:
+            raise LexergyError(f"The context alone fills the {longest} tokens of this energy. Give a shorter context.")
+        free = one.ids[one.free_from : one.free_to]
+        parts = [free[i : i + room] for i in range(0, len(free), room)]
+        return [([*before, *part, *after], len(before), len(before) + len(part)) for part in parts]
+
+    def score_tokens(self, text: str, context: str = "") -> list[tuple[str, float]]:
+        """(token, energy) for each token of the text, where the energy has them."""
+        raise LexergyError(f"{type(self).__name__} has one number a text, none a token. Use score.")
+
+    def __add__(self, other: "Energy") -> "Sum":
+        from lexergy.energies.sum import Sum
+
+        return Sum([self, other])
+
+    def __mul__(self, factor: float) -> "Scaled":
+        from lexergy.energies.scaled import Scaled
+
+        return Scaled(self, factor)
+
+    __rmul__ = __mul__
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """A folder that knows its kind: energy.json beside safetensors and tokenizer. Written whole or not at all."""
+        place, config = Path(folder), self.config()
+        with files.atomic(place) as draft:
+            draft.mkdir(parents=True)
+            self.write(draft, config)
+
+    def write(self, folder: Path, config: dict[str, Any] | None = None) -> None:
+        """Write into an existing folder (the body of `save_pretrained`, for energies inside energies)."""
+        kind = type(self).__module__.rsplit(".", 1)[-1]
+        self.save_parts(folder)
+        content = {"kind": kind, "sign": SIGN, "config": self.config() if config is None else config}
+        if self.mined is not None:
+            content["mined"] = self.mined.to_json()
+        (folder / "energy.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def paired(texts: Sequence[str], context: str | Sequence[str]) -> tuple[list[str], list[str]]:
+    """Texts and one context each."""
+    if isinstance(texts, str):
+        raise LexergyError("score takes a list of texts; received one string. Put it in a list.")
+    contexts = [context] * len(texts) if isinstance(context, str) else list(context)
+    if len(contexts) != len(texts):
+        raise LexergyError(f"{len(texts)} texts need one context or as many; received {len(contexts)}.")
+    return list(texts), contexts

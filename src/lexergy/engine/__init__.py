@@ -1,0 +1,1 @@
+"""How networks run fast: the probe, batches by token budget, decoding, scoring."""

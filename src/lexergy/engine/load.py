@@ -1,0 +1,152 @@
+"""From a place (a folder, a Hub id) or a (model, tokenizer) pair to a network that is ready to be read.
+
+Weights are safetensors, code in a checkpoint is never run. A model object keeps its dtype and is never changed in place.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from lexergy.core.errors import LexergyError
+from lexergy.engine.probe import Plan, Shape, plan
+from lexergy.nets.transformer import TransformerConfig, TransformerForCausalLM, TransformerForMaskedLM, TransformerModel
+from lexergy.text.tokenisers import load_tokenizer
+
+ROLES: dict[str, tuple[Any, Any]] = {
+    "causal": (AutoModelForCausalLM, TransformerForCausalLM),
+    "masked": (AutoModelForMaskedLM, TransformerForMaskedLM),
+    "trunk": (AutoModel, TransformerModel),
+}
+"""What a network is loaded as: with which of Hugging Face's Auto classes, or as which of ours."""
+
+NAMES = {"causal": "language model", "masked": "masked language model", "trunk": "network"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A network, its tokenizer, where it runs and what it is called."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    plan: Plan
+    name: str
+    revision: str
+
+
+def load(
+    source: str | Path | tuple[PreTrainedModel, PreTrainedTokenizerBase],
+    role: str,
+    device: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    attn_implementation: str | None = None,
+) -> Loaded:
+    """A network in a role. A pair of objects is taken as it is; a place is read at the probe's dtype unless one is asked for."""
+    if isinstance(source, tuple):
+        model, tokenizer = source
+        name = str(model.config.name_or_path or type(model).__name__)
+        own = str(model.dtype).removeprefix("torch.")
+        if dtype not in (None, "auto", own):
+            raise LexergyError(
+                f"A model object keeps its own dtype ({own}); received dtype={dtype!r}. Convert it first, or give its folder."
+            )
+        where = plan(Shape.of(model.config), device=model.device.type, dtype=own if own != "float64" else None)
+        return Loaded(model, tokenizer, where, name, "object")
+    place = str(source)
+    config = _config(place, revision)
+    where = plan(Shape.of(config), device=device, dtype=dtype)
+    tokenizer = load_tokenizer(place, revision=revision)
+    auto, own_class = ROLES[role]
+    loader = own_class if isinstance(config, TransformerConfig) else auto
+    options: dict[str, Any] = {"dtype": getattr(torch, where.dtype), "revision": revision or "main"}
+    if attn_implementation is not None:
+        options["attn_implementation"] = attn_implementation
+    try:
+        with quiet():
+            model = loader.from_pretrained(place, config=config, **options)
+    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
+        raise LexergyError(
+            f"{place} did not load as a {NAMES[role]} ({_first_line(error)}). Its weights may be cut off or of another "
+            "shape: save them again, or name another checkpoint."
+        ) from error
+    return Loaded(model.to(where.device).eval(), tokenizer, where, place, revision or "main")
+
+
+def _config(place: str, revision: str | None) -> Any:
+    """The configuration at a place: ours by its `model_type`, anything else through Hugging Face's AutoConfig."""
+    try:
+        raw, _ = PreTrainedConfig.get_config_dict(place, revision=revision or "main")
+        if not raw:
+            raise OSError("it has no config.json")
+        if raw.get("model_type") == TransformerConfig.model_type:
+            return TransformerConfig.from_dict(raw)
+        return AutoConfig.from_pretrained(place, revision=revision or "main", trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise LexergyError(
+            f"There is no model at {place!r} ({_first_line(error)}). Give a folder that save_pretrained wrote, or a Hub id."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip().rstrip(".") if lines else type(error).__name__
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hugging Face's own bars and notes off for the length of a block: progress is ours to show."""
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A short hash that tells one model from another, the same in float32 and in bf16.
+
+    Every parameter gives its name, shape and 64 of its values rounded to bf16: enough to refuse the wrong checkpoint in
+    milliseconds, where hashing every byte would take as long as loading.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in sorted(model.named_parameters()):
+        flat: Tensor = parameter.detach().reshape(-1)
+        at = torch.linspace(0, max(flat.numel() - 1, 0), 64, device=flat.device).long()
+        digest.update(f"{name}{tuple(parameter.shape)}".encode())
+        if flat.numel():
+            digest.update(flat[at].to(torch.bfloat16).view(torch.int16).cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off for the length of a block, and every part given back in the mode it was found in."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -1,0 +1,1 @@
+"""What the papers measure, one question a file."""

@@ -1,0 +1,1 @@
+"""Networks with no role yet."""

@@ -1,0 +1,1 @@
+"""Data to HTML and Markdown, with plots; never back."""

@@ -1,0 +1,1 @@
+"""Pairs of init and step that turn proposals and energies into samples."""

@@ -1,0 +1,1 @@
+"""str to Tokens: tokenisers, corpora, windows, stored token sets."""

@@ -1,0 +1,1 @@
+"""The one loop, its schedules and checkpoints, and the jobs that use it."""

@@ -1,0 +1,28 @@
+"""Shapes are checked while tests run; the machine is pinned; tests that need a GPU are skipped by name where there is none."""
+
+import importlib.util
+import os
+
+os.environ.setdefault("LEXERGY_PROBE", "off")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# beartype is a development tool: on a machine without it (a lent GPU, say) the same tests run unchecked.
+if importlib.util.find_spec("beartype") is not None:
+    from jaxtyping import install_import_hook
+
+    install_import_hook("lexergy", "beartype.beartype")
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU, by name, where there is none."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason=f"{item.name} needs a CUDA device"))
