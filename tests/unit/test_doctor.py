@@ -71,7 +71,7 @@ def test_a_person_reads_each_choice_with_its_reason(monkeypatch, tmp_path):
     monkeypatch.delenv("LEXERGY_PROBE", raising=False)
     monkeypatch.setenv("LEXERGY_CACHE", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(measure, "measure_rates", lambda *_: {"float32": 100.0, "bfloat16": 431.0})
+    monkeypatch.setattr(measure, "measure_rates", lambda *_: ({"float32": 100.0, "bfloat16": 431.0}, True))
     monkeypatch.setattr(measure, "measure_sweep", lambda *_: {512: 431.0})
     monkeypatch.setenv("COLUMNS", "300")
     said = ask().output
@@ -89,7 +89,7 @@ def test_what_is_remembered_is_measured_again_only_when_asked(monkeypatch, tmp_p
 
     def rates(width, feedforward, device):
         now = next(rate)
-        return {"float32": now, "bfloat16": now}
+        return {"float32": now, "bfloat16": now}, True
 
     monkeypatch.setattr(measure, "measure_rates", rates)
     monkeypatch.setattr(measure, "measure_sweep", lambda *_: {512: 431.0})

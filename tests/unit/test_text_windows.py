@@ -29,6 +29,7 @@ def test_fixed_windows_run_across_the_end_of_a_document() -> None:
         Window([0, 1], [2, EOS], "g0"),
         Window([3, 4], [5, 6], "g1"),
     ]
+    assert cut(["abc", "defg"], 4, 2, "fixed") == [Window([0, 1, 2, EOS], [3, 4], "g1")]
     assert cut(["abc", "d"], 3, 1, "fixed") == [Window([0, 1, 2], [EOS], "g0")]  # EOS is its document's
 
 

@@ -25,9 +25,9 @@ def atomic(path: Path) -> Iterator[Path]:
     Whatever happens inside the block (a full disk, a kill, an exception), `path` holds either what it held before
     or the whole new content. The block may write a file at the given path or make a folder there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.part"
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield draft
         _flush(draft)
         if path.is_dir() and draft.is_dir():

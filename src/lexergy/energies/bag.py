@@ -11,7 +11,7 @@ Example:
 """
 
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
@@ -53,7 +53,7 @@ class Bag(Energy):
         self.tokenizer.save_pretrained(folder)
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:  # noqa: ARG003  nothing else to read
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Bag":  # noqa: ARG003  nothing else to read
         energy = cls(load_tokenizer(folder))
         files.load_state(energy, files.read_tensors(folder / "bag.safetensors"), folder / "bag.safetensors")
         return energy

@@ -11,7 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -25,10 +25,6 @@ from lexergy.engine import score
 from lexergy.engine.load import evaluating
 from lexergy.engine.probe import Plan, plan
 from lexergy.text.joint import Encoded, Special, encode
-
-if TYPE_CHECKING:
-    from lexergy.energies.scaled import Scaled
-    from lexergy.energies.sum import Sum
 
 Windows = Literal["sum", "mean"]
 BLOCK = 8192
@@ -84,7 +80,7 @@ class Energy(nn.Module, ABC):
         """Write weights and tokenizer into a folder."""
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:  # noqa: ARG003
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Energy":  # noqa: ARG003
         """Read what `save_parts` and `config` wrote."""
         raise LexergyError(f"{cls.__name__} cannot be loaded from a folder.")
 
@@ -152,12 +148,12 @@ class Energy(nn.Module, ABC):
         """(token, energy) for each token of the text, where the energy has them."""
         raise LexergyError(f"{type(self).__name__} has one number a text, none a token. Use score.")
 
-    def __add__(self, other: "Energy") -> "Sum":
+    def __add__(self, other: "Energy") -> "Energy":
         from lexergy.energies.sum import Sum
 
         return Sum([self, other])
 
-    def __mul__(self, factor: float) -> "Scaled":
+    def __mul__(self, factor: float) -> "Energy":
         from lexergy.energies.scaled import Scaled
 
         return Scaled(self, factor)

@@ -11,7 +11,7 @@ Not to be confused with: the mean log-probability a token, which prefers short t
 """
 
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, final
 
 from jaxtyping import Float
 from torch import Tensor
@@ -94,15 +94,16 @@ class LM(Energy):
         self.tokenizer.save_pretrained(folder)
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:  # noqa: ARG003  nothing else to read
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "LM":  # noqa: ARG003  nothing else to read
         return cls(load(folder, "causal", **options))
 
 
 def tiny() -> LM:
     """A random transformer over the toy alphabet."""
     tokenizer = character_tokenizer(toy.LETTERS)
-    config = preset("tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, eos_token_id=tokenizer.eos_token_id)
+    config = preset("tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id)
     with random.seeded(0, "tiny lm energy"):
         model = TransformerForCausalLM(config).double().eval()
-    model.model.embedding.weight.data *= 20
+    for weight in (model.model.embedding.weight, model.lm_head.weight):
+        weight.data *= 20
     return LM(Loaded(model, tokenizer, plan(), "tiny", "object"))

@@ -9,7 +9,7 @@ Example:
 
 import math
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, final
 
 from jaxtyping import Float
 from torch import Tensor
@@ -65,7 +65,7 @@ class Scaled(Energy):
         self.part.write(folder / "part")
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Scaled":
         return cls(read(folder / "part", **options), config["factor"])
 
 

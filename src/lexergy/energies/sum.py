@@ -11,7 +11,7 @@ Example:
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
@@ -75,7 +75,7 @@ class Sum(Energy):
             part.write(folder / f"part-{number}")
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Sum":
         return cls([read(folder / f"part-{number}", **options) for number in range(config["parts"])])
 
 

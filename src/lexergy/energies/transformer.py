@@ -18,7 +18,7 @@ Not to be confused with: a sequence classifier's logit, which is minus this ener
 """
 
 from pathlib import Path
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -96,7 +96,7 @@ class Transformer(Energy):
         files.write_tensors(folder / "head.safetensors", {"weight": self.head.weight, "bias": self.head.bias})
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> Self:
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Transformer":
         energy = cls(load(folder, "trunk", **options), **config)
         files.load_state(energy.head, files.read_tensors(folder / "head.safetensors"), folder / "head.safetensors")
         return energy

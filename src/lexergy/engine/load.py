@@ -92,7 +92,8 @@ def load(
 def _config(place: str, revision: str | None) -> Any:
     """The configuration at a place: ours by its `model_type`, anything else through Hugging Face's AutoConfig."""
     try:
-        raw, _ = PreTrainedConfig.get_config_dict(place, revision=revision or "main")
+        with quiet():
+            raw, _ = PreTrainedConfig.get_config_dict(place, revision=revision or "main")
         if not raw:
             raise OSError("it has no config.json")
         if raw.get("model_type") == TransformerConfig.model_type:

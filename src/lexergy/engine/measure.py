@@ -1,10 +1,10 @@
 """How fast this machine multiplies, by dtype and by batch, and where that is remembered.
 
-Equations: rate = 2·n·d·f / seconds of (n × d)·(d × f); a sweep is the rate of linear, gelu, linear on n = 512,
-1024, … tokens. Seconds are the least of many short tries, because whatever else a machine does only adds to
-them: where two threads wait for one another and a third program runs, the median try can be ten times the
-least. Where tries differ that much the numbers are used and not remembered. At most two seconds in all on two
-cores, however wide the model and however slow a dtype.
+Equations: rate = 2·n·d·f / seconds of (n × d)·(d × f); a sweep is the rate of linear, gelu, linear on
+n = 512, 1024, … tokens. Seconds are the least of many short tries, because whatever else a machine does only
+adds to them: where threads wait for one another and another program runs, a usual try takes ten times the
+least. Such a measurement is marked as not steady, and believed for ten minutes only. At most two seconds in
+all on two idle cores, however wide the model and however slow a dtype.
 
 Relations: `engine.probe` chooses from these numbers. Not to be confused with a benchmark.
 """
@@ -12,6 +12,7 @@ Relations: `engine.probe` chooses from these numbers. Not to be confused with a 
 import hashlib
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -28,13 +29,13 @@ from lexergy.engine.machine import fingerprint, free_memory
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 _FORMAT: Final = 1
-_ONE_PRODUCT: Final = (
-    0.008  # seconds: a product that takes longer is tried on fewer rows, to fit between interruptions
-)
+_ONE_PRODUCT: Final = 0.008  # seconds: a longer one is tried on fewer rows, to fit between interruptions
 _TRYING: Final = 0.4  # seconds for the products of all dtypes, once their rows are chosen
 _SWEEP: Final = 0.9  # seconds for the whole sweep over batch sizes
 _TRIES: Final = (3, 40)  # of one product, at least and at most
-_STEADY: Final = 1.5  # median try over least try: above this something else was running
+_SPREAD: Final = 1.5  # median try over least try: above this something else was running
+_SHARE: Final = 0.9  # of its threads' time that the process was given: below this something else was running
+_DOUBTFUL: Final = 600.0  # seconds for which a measurement that was not steady is believed
 _MOST_CUDA: Final = 65_536  # rows, so that a product takes longer than its launch
 _WIDEST: Final = 2048  # beyond this a wider matrix changes no rate, and costs only time and memory to make
 
@@ -50,14 +51,15 @@ class Measured:
         self.machine = fingerprint(device)
         self.width, self.feedforward = min(width, _WIDEST), min(feedforward, 4 * _WIDEST)
         self.rates: dict[str, float] = {}
+        self.steady, self.when = True, 0.0
         self._sweeps: dict[str, dict[int, float]] = {}
         name = hashlib.sha256(json.dumps(self.machine, sort_keys=True).encode()).hexdigest()[:16]
         self.file = cache_folder() / "probe" / f"{name}-{self.width}x{self.feedforward}.json"
         if not fresh:
             self._recall()
-        self._steady = bool(self.rates)
         if not self.rates:
-            self.rates, self._steady = measure_rates(self.width, self.feedforward, device)
+            self.rates, self.steady = measure_rates(self.width, self.feedforward, device)
+            self.when = time.time()
             self._keep()
 
     def sweep(self, dtype: str) -> dict[int, float]:
@@ -76,6 +78,9 @@ class Measured:
             said = read_json(self.file)
             if said["format"] != _FORMAT or said["machine"] != self.machine:
                 return
+            steady, when = bool(said["steady"]), float(said["when"])
+            if not steady and not 0 <= time.time() - when < _DOUBTFUL:
+                return
             rates = {name: float(said["rates"][name]) for name in DTYPES}
             sweeps = {
                 name: {int(count): float(rate) for count, rate in said["sweeps"][name].items()}
@@ -86,12 +91,17 @@ class Measured:
             return
         every = [*rates.values(), *(rate for sweep in sweeps.values() for rate in sweep.values())]
         if all(0 < rate < math.inf for rate in every):
-            self.rates, self._sweeps = rates, sweeps
+            self.rates, self._sweeps, self.steady, self.when = rates, sweeps, steady, when
 
     def _keep(self) -> None:
-        if not self._steady:
-            return
-        said = {"format": _FORMAT, "machine": self.machine, "rates": self.rates, "sweeps": self._sweeps}
+        said = {
+            "format": _FORMAT,
+            "machine": self.machine,
+            "steady": self.steady,
+            "when": self.when,
+            "rates": self.rates,
+            "sweeps": self._sweeps,
+        }
         try:
             write_json(self.file, said)
         except (LexergyError, OSError):
@@ -100,7 +110,7 @@ class Measured:
 
 @torch.inference_mode()
 def measure_rates(width: int, feedforward: int, device: str) -> tuple[dict[str, float], bool]:
-    """GFLOP/s of the feed-forward part's first product in each dtype, and whether the tries agreed."""
+    """GFLOP/s of the feed-forward part's first product in each dtype, and whether it was undisturbed."""
     runs: dict[str, Callable[[], Tensor]] = {}
     rows: dict[str, int] = {}
     times: dict[str, list[float]] = {}
@@ -119,14 +129,18 @@ def measure_rates(width: int, feedforward: int, device: str) -> tuple[dict[str, 
         times[name] = []
     # In turn, so that whatever else the machine does meanwhile falls on both.
     least, most_tries = _TRIES
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     for tried in range(most_tries):
         if tried >= least and time.perf_counter() - start > _TRYING:
             break
         for name, run in runs.items():
             times[name].append(_seconds(run, device))
-    steady = all(_median(tries) < _STEADY * min(tries) for tries in times.values())
-    return {name: 2 * rows[name] * width * feedforward / min(times[name]) / 1e9 for name in runs}, steady
+    share = (time.process_time() - used) / (time.perf_counter() - start) / torch.get_num_threads()
+    # Only Linux's products are known to keep all threads at work; a GPU's keep one.
+    held_back = sys.platform == "linux" and device == "cpu" and share < _SHARE
+    agreed = all(_median(tries) < _SPREAD * min(tries) for tries in times.values())
+    rates = {name: 2 * rows[name] * width * feedforward / min(times[name]) / 1e9 for name in runs}
+    return rates, agreed and not held_back
 
 
 @torch.inference_mode()
@@ -149,7 +163,7 @@ def measure_sweep(
     while count <= most:
         spent = time.perf_counter() - start
         held = kind.itemsize * count * 2 * (width + feedforward)
-        if rates and (spent + 2 * taken * 4 > _SWEEP or (free is not None and held > free // 4)):
+        if rates and (spent + 2 * taken * 3 > _SWEEP or (free is not None and held > free // 4)):
             break
         inputs = some.repeat(count // 512, 1)
 
@@ -158,7 +172,6 @@ def measure_sweep(
             return torch.nn.functional.linear(inner, down)
 
         taken = _warm(step, device)
-        taken = min(taken, *(_seconds(step, device) for _ in range(2)))
         rates[count] = count * work / taken
         count *= 2
     return rates
@@ -170,9 +183,8 @@ def _numbers(rows: int, columns: int, device: str, dtype: torch.dtype) -> Tensor
 
 
 def _warm(run: Callable[[], Tensor], device: str) -> float:
-    """Seconds of a second call: the first makes kernels and buffers."""
-    first = _seconds(run, device)
-    return min(first, _seconds(run, device))
+    """The least seconds of three tries: the first makes kernels and buffers, any may be interrupted."""
+    return min(_seconds(run, device) for _ in range(3))
 
 
 def _seconds(run: Callable[[], Tensor], device: str) -> float:

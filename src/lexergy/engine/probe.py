@@ -15,8 +15,7 @@ attention is taken to be fused: both come out of the half of the free memory tha
 keeps more a token, and backs off (`engine.budget`).
 
 The measurement is kept in the user's cache folder; what memory is free is asked each time.
-`LEXERGY_PROBE=off` pins everything and measures nothing. A busy machine measures slower than it is:
-`fresh=True` measures again.
+`LEXERGY_PROBE=off` pins everything and measures nothing; `fresh=True` measures again.
 """
 
 import dataclasses
@@ -152,7 +151,7 @@ def plan(
         return Plan(place, wanted or "float32", 1, PINNED_TOKENS, {}, reasons, True)
     size = shape or USUAL
     measured = Measured(place, size.width, size.feedforward, fresh)
-    chosen, why_dtype = (wanted, "asked for") if wanted else _choose_dtype(place, measured.rates)
+    chosen, why_dtype = (wanted, "asked for") if wanted else _choose_dtype(place, measured)
     tokens, why_tokens = _choose_tokens(measured.sweep(chosen), size, chosen, free_memory(place))
     threads = torch.get_num_threads()
     set_by = "as OMP_NUM_THREADS says" if os.environ.get("OMP_NUM_THREADS") else "as torch found them"
@@ -206,9 +205,9 @@ def _device(name: str | None, pinned: bool) -> tuple[str, str]:
     return name, "asked for"
 
 
-def _choose_dtype(place: str, rates: dict[str, float]) -> tuple[str, str]:
-    plain, half = rates["float32"], rates["bfloat16"]
-    against = f"{half:.0f} against {plain:.0f} GFLOP/s"
+def _choose_dtype(place: str, measured: Measured) -> tuple[str, str]:
+    plain, half = measured.rates["float32"], measured.rates["bfloat16"]
+    against = f"{half:.0f} against {plain:.0f} GFLOP/s" + ("" if measured.steady else ", on a busy machine")
     said = f"bfloat16 measured {half / plain:.2g} times as fast as float32 ({against})"
     if place.startswith("cuda"):
         supported = torch.cuda.is_bf16_supported(including_emulation=False)

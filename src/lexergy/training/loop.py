@@ -107,7 +107,6 @@ class _Run(Generic[Batch]):
         self.best: dict[str, Tensor] | None = None
         self.begun = time.monotonic() - self.history.seconds
         self.saved = time.monotonic()
-        self.processes.wait()
 
     def train(self, batches: Callable[[int], Batch], stop: Callable[[], bool] | None) -> None:
         """All steps that are left, and the end of the run."""

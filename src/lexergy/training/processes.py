@@ -65,8 +65,8 @@ class Processes:
         return value if self.count == 1 else broadcast_object_list([value])[0]
 
     def wait(self) -> None:
-        """Until every process is here."""
-        self._accelerator.wait_for_everyone()
+        """Until the first process is here: what it has written can be read."""
+        self.agreed(None)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Hand numbers to TensorBoard, where it was asked for."""
