@@ -97,10 +97,7 @@ def equal(a: Path, b: Path, steps: int) -> bool:
     mine, theirs = (place / "checkpoints" / f"step-{steps:06d}" for place in (a, b))
     names = ("model.safetensors", "optimiser.safetensors")
     histories = [History.from_json(files.read_json(place / "history.json")) for place in (a, b)]
-    return (
-        all(files.sha256(mine / n) == files.sha256(theirs / n) for n in names)
-        and histories[0] == histories[1]
-    )
+    return all(files.sha256(mine / n) == files.sha256(theirs / n) for n in names) and histories[0] == histories[1]
 
 
 def measure(seed: int, kills: int, steps: int, folder: Path) -> dict[str, object]:
@@ -138,9 +135,7 @@ def measure(seed: int, kills: int, steps: int, folder: Path) -> dict[str, object
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--steps", type=int, default=300)

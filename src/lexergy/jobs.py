@@ -142,7 +142,7 @@ class _Run:
         try:
             yield
         finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - begun
+            self.seconds[part] = self.seconds.get(part, 0.0) + round(time.monotonic() - begun, 2)
             files.write_json(self.folder / "seconds.json", self.seconds)
 
     def documents(self, part: str) -> Iterator[Document]:

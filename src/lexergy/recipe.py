@@ -97,7 +97,7 @@ class Recipe:
     claim: str
     source: str
     seed: int = 0
-    size: str = "as written"
+    size: str = "tiny"
     pinned: bool = False
     """Run in float32 on one thread with a fixed budget, so that every machine of a kind gives the same numbers."""
     corpus: Corpus = field(default_factory=Corpus)

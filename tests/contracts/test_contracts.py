@@ -37,7 +37,7 @@ def _backwards() -> Causal:
     )
     with random.seeded(0, "backwards"):
         model = TransformerForCausalLM(config).double().eval()
-    model.model.embedding.weight.data *= 4
+    model.get_input_embeddings().get_parameter("weight").data.mul_(4)
     return Causal(Loaded(model, tokenizer, plan(), "backwards", "object"))
 
 
@@ -64,7 +64,7 @@ def test_function_of_texts_without_a_tokenizer_is_checked() -> None:
 
 def test_what_has_no_contract_is_refused() -> None:
     with pytest.raises(LexergyError, match="no contract for a Tensor"):
-        contracts.check(energies(Universe(2, 2), 0))  # type: ignore[arg-type]
+        contracts.check(energies(Universe(2, 2), 0))
 
 
 def test_room_and_law_are_checked_against_what_was_given() -> None:

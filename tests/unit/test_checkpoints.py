@@ -137,9 +137,7 @@ def test_another_shape_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     found = checkpoints.read(checkpoints.save(tmp_path, *trained(), History(step=2), {}))
     wide = Tied(width=6)
     before = {name: tensor.clone() for name, tensor in wide.state_dict().items()}
-    with pytest.raises(
-        LexergyError, match=r"model\.safetensors is of another shape: embedding\.weight is \[7, 4\]"
-    ):
+    with pytest.raises(LexergyError, match=r"model\.safetensors is of another shape: embedding\.weight is \[7, 4\]"):
         checkpoints.load_model(found, wide)
     assert all(torch.equal(before[name], tensor) for name, tensor in wide.state_dict().items())
     with pytest.raises(LexergyError, match="is of another model"):
@@ -149,9 +147,7 @@ def test_another_shape_is_refused_and_changes_nothing(tmp_path: Path) -> None:
 def test_changed_settings_are_named(tmp_path: Path) -> None:
     found = checkpoints.read(checkpoints.save(tmp_path, *trained(), History(step=2), {"a": 1, "b": [2]}))
     checkpoints.require_same(found, {"a": 1, "b": [2]})
-    with pytest.raises(
-        LexergyError, match=r"other settings: a was 1 and is now 3; c was None and is now 4\."
-    ):
+    with pytest.raises(LexergyError, match=r"other settings: a was 1 and is now 3; c was None and is now 4\."):
         checkpoints.require_same(found, {"a": 3, "b": [2], "c": 4})
 
 

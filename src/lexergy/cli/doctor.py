@@ -80,9 +80,7 @@ def _version(name: str) -> str | None:
 def _extras() -> dict[str, dict[str, Any]]:
     from importlib.util import find_spec
 
-    absent = {
-        extra: [name for name in modules if find_spec(name) is None] for extra, (modules, _) in EXTRAS.items()
-    }
+    absent = {extra: [name for name in modules if find_spec(name) is None] for extra, (modules, _) in EXTRAS.items()}
     return {
         extra: {"present": not absent[extra], "absent": absent[extra], "adds": adds}
         for extra, (_, adds) in EXTRAS.items()
@@ -104,9 +102,7 @@ def _model(place: str) -> tuple[dict[str, Any], Any]:
         config = AutoConfig.from_pretrained(place)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise LexergyError(
-            f"There is no model at {place!r}: {reason} Give a folder with a config.json."
-        ) from error
+        raise LexergyError(f"There is no model at {place!r}: {reason} Give a folder with a config.json.") from error
     eos = getattr(config, "eos_token_id", None)
     described = {
         "name": place,
@@ -138,12 +134,8 @@ def _tokenizer(place: str) -> dict[str, Any] | None:
             for name in ("bos", "eos", "pad")
         },
         # What bos="auto" does with this model.
-        "begins_with_bos": bool(ids)
-        and tokenizer.bos_token_id is not None
-        and ids[0] == tokenizer.bos_token_id,
-        "ends_with_eos": bool(ids)
-        and tokenizer.eos_token_id is not None
-        and ids[-1] == tokenizer.eos_token_id,
+        "begins_with_bos": bool(ids) and tokenizer.bos_token_id is not None and ids[0] == tokenizer.bos_token_id,
+        "ends_with_eos": bool(ids) and tokenizer.eos_token_id is not None and ids[-1] == tokenizer.eos_token_id,
         "template": template if isinstance(template, str | dict) else None,
     }
 

@@ -1,6 +1,5 @@
 """One door to the contracts: by what is given, the contract of its room."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from lexergy import catalog
@@ -14,9 +13,7 @@ from lexergy.proposals.base import Proposal
 Checkable = Proposal | Energy | Problem | Drawing | Kernel | Estimation
 
 
-def check(
-    component: Checkable | Sequence[Checkable], law: str | None = None, room: str | None = None
-) -> None:
+def check(component: Any, law: str | None = None, room: str | None = None) -> None:
     """Raise `ContractError` unless a component keeps its law.
 
     Energies and proposals know their law. For an objective, a sampler or an estimator give what its `tiny()`

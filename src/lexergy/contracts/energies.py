@@ -69,9 +69,7 @@ def _texts(energy: Energy) -> tuple[list[str], list[str]]:
 
 
 def _values(energy: Energy, tokens: Tokens) -> Tensor:
-    with refused(
-        FINITE[energy.law], "forward: sums and products outside log space, or a law that allows +inf"
-    ):
+    with refused(FINITE[energy.law], "forward: sums and products outside log space, or a law that allows +inf"):
         return energy.of_tokens(tokens)
 
 
@@ -79,17 +77,13 @@ def _finite(energy: Energy, values: Tensor) -> None:
     start = "a constraint leaves something to start from"
     require(bool(torch.isfinite(values).any()), start, "no text with a finite energy", "forward")
     differ = values[torch.isfinite(values)].unique()
-    require(
-        len(differ) > 1, "an energy tells texts apart", f"{differ[:1].tolist()} for every text", "forward"
-    )
+    require(len(differ) > 1, "an energy tells texts apart", f"{differ[:1].tolist()} for every text", "forward")
     require(energy.law in FINITE, "an energy declares a law", energy.law, "the class attribute law")
 
 
 def _repeatable(energy: Energy, tokens: Tokens, values: Tensor) -> None:
     law = "deterministic: the same text has the same energy"
-    require_close(
-        _values(energy, tokens), values, CLOSE, law, "asked again", "dropout or other randomness in forward"
-    )
+    require_close(_values(energy, tokens), values, CLOSE, law, "asked again", "dropout or other randomness in forward")
     modes = [part.training for part in energy.modules()]
     energy.train()
     try:
@@ -172,9 +166,7 @@ def _read(
         every = energy.score(texts[:4], contexts[1])
         each = energy.score(texts[:4], [contexts[1]] * 4)
     require(isinstance(scored, list), "score gives a list of float", type(scored).__name__, "score")
-    require_close(
-        torch.tensor(scored, dtype=torch.float64), values, CLOSE, law, "score(texts, contexts)", look
-    )
+    require_close(torch.tensor(scored, dtype=torch.float64), values, CLOSE, law, "score(texts, contexts)", look)
     require(every == each, "one context stands for one a text", f"{every} and {each}", "score")
     for text, context, one in zip(texts, contexts, rows, strict=True):
         inside = "".join((context + text)[a:b] for a, b in one.offsets)

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -53,6 +53,7 @@ class _Case:
     prompts: list[list[int]]
     tolerance: float
     vocabulary: list[int]
+    known: dict[tuple[int, ...], dict[int, float]] = field(default_factory=dict)
 
     @property
     def forwards(self) -> bool:
@@ -77,13 +78,13 @@ class _Case:
             return self.proposal.token_log_prob(tokens)
 
     def next_law(self, prompt: Sequence[int]) -> dict[int, float]:
-        """log p of each token after a prompt."""
-        found = self.scored(self.rows(prompt, [[token] for token in self.vocabulary]))
-        return dict(zip(self.vocabulary, found.tolist(), strict=True))
+        """log p of each token after a prompt, asked for once."""
+        if tuple(prompt) not in self.known:
+            found = self.scored(self.rows(prompt, [[token] for token in self.vocabulary]))
+            self.known[tuple(prompt)] = dict(zip(self.vocabulary, found.tolist(), strict=True))
+        return self.known[tuple(prompt)]
 
-    def paths(
-        self, prompts: Sequence[Sequence[int]], n: int, law: Law
-    ) -> Iterator[tuple[list[Draws], float]]:
+    def paths(self, prompts: Sequence[Sequence[int]], n: int, law: Law) -> Iterator[tuple[list[Draws], float]]:
         """What is drawn on every path through the proposal's randomness, and the path's log-probability."""
         return outcomes(lambda rng: self.proposal.draw(prompts, n, law, rng), rows=len(prompts) * n)
 
@@ -124,18 +125,14 @@ def _scored(case: _Case) -> None:
             scores = case.scored(draws.tokens)
             law_name = "log_q = log_prob for draws from the model itself"
             require_close(scores, draws.log_q, case.tolerance, law_name, "token_log_prob(tokens)", look)
-            require_close(
-                case.proposal.log_prob(draws), scores, case.tolerance, law_name, "log_prob(draws)", look
-            )
+            require_close(case.proposal.log_prob(draws), scores, case.tolerance, law_name, "log_prob(draws)", look)
             law_name = "padding does not count"
             for name, padded in paddings(draws.tokens).items():
                 require_close(case.scored(padded), scores, case.tolerance, law_name, name, look)
             every.append((draws.tokens, scores))
     tokens, scores = concatenate([tokens for tokens, _ in every]), torch.cat([scores for _, scores in every])
     law_name = "a score does not depend on the other texts of its batch"
-    require_close(
-        case.scored(tokens), scores, case.tolerance, law_name, "texts of all prompts together", look
-    )
+    require_close(case.scored(tokens), scores, case.tolerance, law_name, "texts of all prompts together", look)
     single = torch.cat([case.scored(tokens.select([row])) for row in range(0, len(tokens), 5)])
     require_close(single, scores[::5], case.tolerance, law_name, "one by one", look)
 
@@ -208,27 +205,19 @@ def _drawn(case: _Case, name: str, law: Law) -> None:
     )
     different = len(set(texts)) == len(texts)
     require(different, about, "one text on two paths", "randomness that is drawn and not used")
-    require_close(
-        log_q, log_path, case.tolerance, f"{about}: log_q is the probability drawn with", "log_q", look
-    )
-    require_close(
-        log_q.logsumexp(0), torch.zeros(()), case.tolerance, f"{about}: mass 1", "log of the total", look
-    )
+    require_close(log_q, log_path, case.tolerance, f"{about}: log_q is the probability drawn with", "log_q", look)
+    require_close(log_q.logsumexp(0), torch.zeros(()), case.tolerance, f"{about}: mass 1", "log of the total", look)
     if case.vocabulary:
         by_hand = torch.tensor([_by_hand(case, prompt, text, law) for text in texts], dtype=torch.float64)
         require_close(log_q, by_hand, 10 * case.tolerance, f"{about}: the law asked for", "log_q", look)
     if law.top_k and law.top_p == 1:
         first = {text[0] for text in texts}
-        require(
-            len(first) == law.top_k, f"{about}: exactly k tokens", f"{len(first)} for k = {law.top_k}", "ties"
-        )
+        require(len(first) == law.top_k, f"{about}: exactly k tokens", f"{len(first)} for k = {law.top_k}", "ties")
     if drawn[0][0].log_p is not None:
         log_p = torch.cat([draws.log_p for draws, _ in drawn if draws.log_p is not None])
         scores = case.scored(concatenate([draws.tokens for draws, _ in drawn]))
         which = f"{about}: log_p is the untruncated model's"
-        require_close(
-            log_p, scores, case.tolerance, which, "log_p", "log_q and log_p exchanged, EOS left out"
-        )
+        require_close(log_p, scores, case.tolerance, which, "log_p", "log_q and log_p exchanged, EOS left out")
 
 
 def _written(case: _Case, draws: Draws, row: int) -> tuple[int, ...]:
@@ -246,10 +235,8 @@ def _shaped(case: _Case, prompt: Sequence[int], draws: Draws, law: Law) -> None:
         whole = case.joined(prompt, text)
         require(ids == whole, "draws stand after their own prompt", f"{ids} for prompt {list(prompt)}", look)
         ended = [place for place, token in enumerate(text) if token in law.eos]
-        if law.space == "until_eos" and ended:
-            right = ended[0] == len(text) - 1
-        else:
-            right = len(text) == law.max_new_tokens
+        stops = law.space == "until_eos" and bool(ended)
+        right = len(text) == (ended[0] + 1 if stops else law.max_new_tokens)
         require(right, f"a text ends as its space says ({law.space})", f"{list(text)}, EOS {law.eos}", look)
         plain = [token for token in ids if token not in law.eos] if law.space == "until_eos" else ids
         spelled, given = decode(case.proposal.tokenizer, plain), decode(case.proposal.tokenizer, list(prompt))
@@ -289,11 +276,11 @@ def _together(case: _Case, law: Law) -> None:
             require(len(draws) == 2, about, f"{len(draws)} draws for n = 2", look)
             _shaped(case, prompt, draws, law)
             alone = [_log_q_of(case, prompt, draws, row, law) for row in range(2)]
-            require_close(
-                draws.log_q, torch.tensor(alone), case.tolerance * 10, about, "log_q in a batch", look
-            )
+            by_hand = torch.tensor(alone, dtype=torch.float64)
+            require_close(draws.log_q, by_hand, case.tolerance * 10, about, "log_q in a batch", look)
         total = torch.cat([draws.log_q for draws in found]).sum()
-        require_close(total, torch.tensor(log_prob), case.tolerance * 10, about, "log_q of all samples", look)
+        path = torch.tensor(log_prob, dtype=torch.float64)
+        require_close(total, path, case.tolerance * 10, about, "log_q of all samples", look)
 
 
 def _log_q_of(case: _Case, prompt: Sequence[int], draws: Draws, row: int, law: Law) -> float:
@@ -316,9 +303,7 @@ def _keyed(case: _Case) -> None:
             require_close(alone.log_q, draws.log_q[:n], case.tolerance, about, "log_q alone", look)
     other = case.proposal.draw(case.prompts, 5, case.proposal.law_of(6, seed=1))
     moved = any(a.texts != b.texts for a, b in zip(every, other, strict=True))
-    require(
-        moved, "another seed draws other texts", str([draws.texts for draws in every]), "the seed is not read"
-    )
+    require(moved, "another seed draws other texts", str([draws.texts for draws in every]), "the seed is not read")
 
 
 def _frequencies(case: _Case, law: Law) -> None:
@@ -334,6 +319,6 @@ def _frequencies(case: _Case, law: Law) -> None:
     require(
         float(away.abs().max()) <= bound,
         "samples and steps are independent",
-        f"{counts[texts[worst]]} of {MANY} draws are {texts[worst]}, its probability {log_p[worst].exp():.3f}",
+        f"{counts[texts[worst]]} of {MANY} draws are {texts[worst]} of probability {log_p[worst].exp():.3f}",
         "one random number shared by samples or by steps",
     )

@@ -55,7 +55,7 @@ def log_weights(energy: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
             "number, or +inf for a text that is forbidden."
         )
     if values.shape[-1] == 0:
-        raise LexergyError(f"No energies in shape {tuple(energy.shape)}: give those of one draw or more.")
+        raise LexergyError(f"Shape {tuple(energy.shape)} holds no energies: give one draw or more.")
     return -values
 
 

@@ -24,6 +24,7 @@ from lexergy.energies import bag
 from lexergy.energies.base import Energy, Windows
 from lexergy.energies.saved import read
 from lexergy.engine.probe import Plan
+from lexergy.text.tokenisers import same_vocabulary
 
 
 @final
@@ -37,8 +38,9 @@ class Sum(Energy):
             raise LexergyError("A sum of no energies is none: give at least one part.")
         self.parts = nn.ModuleList(flat)
         self.law = "constraint" if any(part.law == "constraint" for part in self.energies) else "finite"
-        readers = {id(part.tokenizer): part.tokenizer for part in self.energies if part.tokenizer is not None}
-        self.tokenizer = next(iter(readers.values())) if len(readers) == 1 else None
+        readers = [part.tokenizer for part in self.energies if part.tokenizer is not None]
+        one = bool(readers) and all(same_vocabulary(readers[0], other) for other in readers[1:])
+        self.tokenizer = readers[0] if one else None
 
     @property
     def energies(self) -> list[Energy]:

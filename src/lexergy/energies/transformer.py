@@ -111,5 +111,5 @@ def tiny() -> Transformer:
         energy = Transformer(Loaded(trunk, tokenizer, plan(), "tiny", "object"))
         nn.init.normal_(energy.head.weight)
     # Fresh embeddings are so small that every text would score alike.
-    trunk.embedding.weight.data *= 20
+    trunk.get_input_embeddings().get_parameter("weight").data.mul_(20)
     return energy

@@ -72,7 +72,8 @@ def load(
     place = str(source)
     config = _config(place, revision)
     where = plan(Shape.of(config), device=device, dtype=dtype)
-    tokenizer = load_tokenizer(place, revision=revision)
+    with quiet():
+        tokenizer = load_tokenizer(place, revision=revision)
     auto, own_class = ROLES[role]
     loader = own_class if isinstance(config, TransformerConfig) else auto
     options: dict[str, Any] = {"dtype": getattr(torch, where.dtype), "revision": revision or "main"}

@@ -21,7 +21,6 @@ Example:
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -43,7 +42,7 @@ def bootstrap(
     groups: Sequence[str] | Sequence[int],
     *,
     sizes: Int[Tensor, "windows"] | Float[Tensor, "windows"] | None = None,
-    statistic: Literal["mean", "perplexity"] = "mean",
+    statistic: str = "mean",
     against: Float[Tensor, "windows"] | None = None,
     resamples: int = 2000,
     level: float = 0.95,
@@ -61,7 +60,7 @@ def bootstrap(
     lengths = [len(groups), *(len(column) for column in columns)]
     if min(lengths) == 0 or len(set(lengths)) > 1:
         raise LexergyError(
-            f"Each window has a group, a value and a size; received {lengths[0]} groups, {lengths[1:]} values."
+            f"Each window has a group, a value, a size; received {lengths[0]} groups and {lengths[1:]} numbers."
         )
     table = torch.stack([column.double().cpu() for column in columns], dim=1)
     if not bool(torch.isfinite(table).all()):

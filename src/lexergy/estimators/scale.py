@@ -20,7 +20,6 @@ Example:
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +43,7 @@ def scale(
     true_energy: Float[Tensor, "windows"],
     groups: Sequence[str] | Sequence[int] | None = None,
     *,
-    goal: Literal["certified", "nce"] = "certified",
+    goal: str = "certified",
     smallest: float = 0.0,
     largest: float = 10.0,
 ) -> Estimate:

@@ -103,7 +103,7 @@ def attend(
     q: Float[Tensor, "batch heads queries width"],
     k: Float[Tensor, "batch heads keys width"],
     v: Float[Tensor, "batch heads keys width"],
-    visible: Bool[Tensor, "some 1 queries keys"] | None,
+    visible: Bool[Tensor, "#batch 1 #queries keys"] | None,
     causal: bool,
 ) -> Float[Tensor, "batch heads queries width"]:
     """softmax(q kᵀ / √width) v, by whichever kernel is faster for what is asked.
@@ -148,7 +148,7 @@ class Block(nn.Module):
         x: Float[Tensor, "batch time width"],
         cosine: Tensor,
         sine: Tensor,
-        visible: Bool[Tensor, "some 1 queries keys"] | None,
+        visible: Bool[Tensor, "#batch 1 #queries keys"] | None,
         cache: Cache | None,
     ) -> Float[Tensor, "batch time width"]:
         batch, time, width = x.shape
@@ -244,7 +244,7 @@ class TransformerModel(_Base):
 
     def _visible(
         self, mask: Tensor | None, segments: Tensor | None, past: int, time: int, device: torch.device
-    ) -> Bool[Tensor, "some 1 queries keys"] | None:
+    ) -> Bool[Tensor, "#batch 1 #queries keys"] | None:
         """Which keys each query may look at, or None where the kernel's own causal rule (or none) says it all.
 
         A causal network over texts that start at column 0 needs no mask at all: padding on the right is never seen.

@@ -26,7 +26,6 @@ Example:
 
 import itertools
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +43,7 @@ _FORMS = ("mean", "sum")
 def nce(
     real: Float[Tensor, "batch"],
     fake: Float[Tensor, "batch k"],
-    form: Literal["mean", "sum"] = "mean",
+    form: str = "mean",
 ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
     """The loss, and: accuracy (each side weighs one half, E = 0 is half right), both sides' mean energies."""
     if form not in _FORMS:

@@ -180,5 +180,5 @@ def tiny() -> Causal:
     with random.seeded(0, "tiny causal"):
         model = TransformerForCausalLM(config).double().eval()
     # Nearly uniform laws, as fresh weights give, or nearly certain ones would let a wrong law go unnoticed.
-    model.model.embedding.weight.data *= 4
+    model.get_input_embeddings().get_parameter("weight").data.mul_(4)
     return Causal(Loaded(model, tokenizer, load((model, tokenizer), "causal").plan, "tiny", "object"))

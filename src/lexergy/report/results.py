@@ -37,7 +37,7 @@ from lexergy.report.document import Cell
 from lexergy.report.records import decode, encode
 from lexergy.report.words import number, shown
 
-SIZES: Final = ("tiny", "small", "paper")
+SIZES: Final = ("tiny", "small", "medium", "gpu", "paper")
 
 Number = float | int
 

@@ -54,9 +54,7 @@ def put(model: nn.Module, named: Mapping[str, Tensor]) -> None:
             tensor.copy_(named[name])
 
 
-def save(
-    folder: Path, model: nn.Module, optimiser: Optimizer, history: History, identity: Mapping[str, Any]
-) -> Path:
+def save(folder: Path, model: nn.Module, optimiser: Optimizer, history: History, identity: Mapping[str, Any]) -> Path:
     """Write the checkpoint of the history's step: whole, or an error and what was there before."""
     place = folder / f"step-{history.step:06d}"
     with files.atomic(place) as draft:
@@ -154,9 +152,7 @@ def prune(folder: Path, keep: int, also: Iterable[int] = ()) -> None:
 
 def _places(folder: Path) -> list[Path]:
     """The folders named as checkpoints, in order of their steps."""
-    found = [
-        (int(match[1]), place) for place in folder.glob("step-*") if (match := _NAME.fullmatch(place.name))
-    ]
+    found = [(int(match[1]), place) for place in folder.glob("step-*") if (match := _NAME.fullmatch(place.name))]
     return [place for _, place in sorted(found)]
 
 

@@ -40,7 +40,8 @@ def token_stream(
         batch.append(document.text)
         if len(batch) == _AT_ONCE:
             take()
-    take()
+    if batch:
+        take()
     if not parts:
         raise LexergyError("There is no text to train on: the corpus, or this part of it, is empty.")
     # EOS at both ends: the first document too is read after what a document is read after.

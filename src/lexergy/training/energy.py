@@ -8,7 +8,6 @@ Afterwards one factor a is fitted on the validation windows (trained energies ar
 with a stored. Neither early stopping nor the factor ever sees a test window.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -163,8 +162,9 @@ def _finished(
         energy.mined = law
     if fit_scale and len(valid) and history.ended != "stopped":
         real, written = energies_of(energy, contrast, valid)
-        factor = float(scale(real, written))
-        if math.isfinite(factor) and factor > 0:
+        factor = scale(written, real, [contrast.groups[i] for i in valid.tolist()], goal="nce").value
+        # A factor of 0 says that the energy tells nothing apart; it is left as it is, for whoever reads the report to see.
+        if factor > 0:
             finished = Scaled(energy, factor)
             finished.mined = law
     if place is not None and history.ended != "stopped":

@@ -23,13 +23,7 @@ def moved(batch: Any, device: torch.device) -> Any:
         return {key: moved(value, device) for key, value in batch.items()}
     if isinstance(batch, list | tuple):
         values = [moved(value, device) for value in batch]
-        return (
-            values
-            if isinstance(batch, list)
-            else tuple(values)
-            if type(batch) is tuple
-            else type(batch)(*values)
-        )
+        return values if isinstance(batch, list) else tuple(values) if type(batch) is tuple else type(batch)(*values)
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         fields = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch) if f.init}
         return dataclasses.replace(batch, **{name: moved(value, device) for name, value in fields.items()})

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -65,13 +66,8 @@ def train_lm(
     held = Sequences(token_stream(held_out, tokenizer, eos, direction), length, 1, settings.seed)
     check = held.in_order(max(1, VALIDATION_TOKENS // length))
 
-    def loss_of(network: nn.Module, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        return token_loss(model, ids)
-
     def validate(network: nn.Module) -> dict[str, float]:
-        losses = [
-            float(token_loss(model, part.to(model.device))[0]) * len(part) for part in check.split(batch)
-        ]
+        losses = [float(network(part.to(model.device))[0]) * len(part) for part in check.split(batch)]
         loss = sum(losses) / len(check)
         return {"loss": loss, "perplexity": math.exp(loss)}
 
@@ -81,17 +77,9 @@ def train_lm(
         "batch": batch,
         "tokens": sequences.stream.numel(),
     }
-    history = fit(
-        model,
-        loss_of,
-        sequences,
-        settings,
-        out,
-        validate,
-        resume,
-        identity=identity,
-        shape=Shape.of(model.config),
-    )
+    network = _Likelihood(model)
+    shape = Shape.of(model.config)
+    history = fit(network, _loss_of, sequences, settings, out, validate, resume, identity=identity, shape=shape)
     if out is not None and history.ended != "stopped":
         save_model(model, tokenizer, out / "model")
     return history
@@ -109,7 +97,8 @@ class _Likelihood(nn.Module):
         states = self.model.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
         head = self.model.get_output_embeddings()
         weight, bias = head.weight, getattr(head, "bias", None)  # type: ignore[union-attr]
-        return lm_loss(states.flatten(0, 1), weight, ids[:, 1:].flatten(), bias=bias)
+        targets = ids[:, 1:]
+        return lm_loss(states, weight, targets, torch.ones_like(targets, dtype=torch.bool), bias)
 
 
 def _loss_of(network: nn.Module, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

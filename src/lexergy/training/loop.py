@@ -177,9 +177,7 @@ class _Run(Generic[Batch]):
 
     def _validation_is_due(self) -> bool:
         every, step = self.settings.validate_every, self.history.step
-        return self.validate is not None and (
-            step == self.settings.steps or (every > 0 and step % every == 0)
-        )
+        return self.validate is not None and (step == self.settings.steps or (every > 0 and step % every == 0))
 
     def _validate(self) -> bool:
         """Validate; whether these are the best weights so far and are to be gone back to."""
@@ -235,9 +233,7 @@ class _Run(Generic[Batch]):
             return
         if self.processes.first:
             checkpoints.save(self.folder, self.model, self.optimiser, history, self.identity)
-            checkpoints.prune(
-                self.folder, self.settings.keep, also=[] if self._best is None else [self._best]
-            )
+            checkpoints.prune(self.folder, self.settings.keep, also=[] if self._best is None else [self._best])
         self.processes.wait()
         self.saved = time.monotonic()
 
@@ -257,4 +253,5 @@ class _Run(Generic[Batch]):
         self.optimiser.zero_grad(set_to_none=True)
         if self.out is not None and self.processes.first:
             files.write_json(self.out / "history.json", self.history.to_json())
+        self.processes.wait()
         self.processes.close()

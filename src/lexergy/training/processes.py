@@ -65,8 +65,9 @@ class Processes:
         return value if self.count == 1 else broadcast_object_list([value])[0]
 
     def wait(self) -> None:
-        """Until the first process is here: what it has written can be read."""
-        self.agreed(None)
+        """Until every process is here: what the first one has written can be read."""
+        if self.count > 1:  # a sum, not accelerate's barrier, which looks for a GPU a process even on CPUs
+            float(self.mean(torch.zeros((), device=self.device)))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Hand numbers to TensorBoard, where it was asked for."""

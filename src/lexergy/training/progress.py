@@ -44,9 +44,7 @@ class Shown:
         if not self._stream.isatty():
             self._next = now + PAUSE
             left = (self._steps - done) / rate if rate > 0 else float("inf")
-            self._stream.write(
-                f"step {done} of {self._steps}  {self._text}  {rate:.3g} steps/s  {left:.0f} s left\n"
-            )
+            self._stream.write(f"step {done} of {self._steps}  {self._text}  {rate:.3g} steps/s  {left:.0f} s left\n")
             self._stream.flush()
             return
         self._next = now + 0.1
