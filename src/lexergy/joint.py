@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, overload
 
 import torch
 from jaxtyping import Float
@@ -240,7 +240,7 @@ class Joint:
             files.write_json(draft / "joint.json", content)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, proposal: Causal | None = None, **options: Any) -> Self:
+    def from_pretrained(cls, folder: str | Path, proposal: Causal | None = None, **options: Any) -> "Joint":
         """Read a joint model back. `proposal`: the language model where it has moved; options: device, dtype, …"""
         place = Path(folder)
         if not (place / "joint.json").is_file():

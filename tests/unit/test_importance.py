@@ -1,4 +1,4 @@
-"""Algorithm 1: its law at n by enumeration, its limit, and what it does with forbidden texts and without replacement."""
+"""Algorithm 1: its law at n by enumeration, its limit, forbidden texts, and resampling without replacement."""
 
 import itertools
 import math
@@ -73,7 +73,7 @@ def test_the_stated_law_is_p_n_and_its_limit_the_target() -> None:
 
 @pytest.mark.parametrize("base", ["draw", "full"])
 def test_truncated_draws_target_what_base_says(base: str) -> None:
-    """Q is the language model without its last text, renormalised. draw: Q·exp(−E). full: P_LM·exp(−E) where Q reaches."""
+    """Q never reaches the last text. draw targets Q·exp(−E), full targets P_LM·exp(−E) on what Q reaches."""
     tempered = torch.log_softmax(0.3 * LM.log_prob, 0)
     tempered[-1] = -math.inf
     q = torch.log_softmax(tempered, 0)

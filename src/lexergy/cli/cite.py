@@ -1,6 +1,7 @@
 """`lexergy cite METHOD`: whom to cite, as sentences and as BibTeX.
 
-A component's page names its paper, a recipe's first lines name theirs: they are read, so that a new file needs no entry here.
+A component's page names its paper, a recipe's first lines name theirs: they are read, so that a new file needs no
+entry here.
 """
 
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`lexergy demo`: the whole way in a few minutes on two cores, offline; the recipe `generation/demo`, trained and evaluated."""
+"""`lexergy demo`: the recipe `generation/demo`, trained and evaluated; a few minutes on two cores, offline."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -17,7 +17,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The run's folder; what is done there already is not done again.")] = Path(
         "runs/demo"
     ),
-    set: Set = None,  # noqa: A002  the surface's word
+    set: Set = None,
     quiet: Quiet = False,
     json: Json = False,
     seed: Seed = None,

@@ -1,4 +1,4 @@
-"""`lexergy evaluate`: perplexity of a trained recipe, or of a saved joint model on a file, with bounds and intervals."""
+"""`lexergy evaluate`: perplexity of a trained recipe, or of a saved joint model on a file, with its bounds."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,7 @@ def evaluate(
     file: Annotated[
         Path | None, typer.Argument(help="With JOINT: the held-out text, a corpus.", show_default=False)
     ] = None,
-    set: Set = None,  # noqa: A002  the surface's word
+    set: Set = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder, as lexergy train was told.")] = None,
     n: Annotated[int | None, typer.Option("-n", "--n", help="With JOINT: draws a window; default: 1024.")] = None,
     prefix: Annotated[int | None, typer.Option(help="With JOINT: tokens given; default: 120.")] = None,

@@ -53,13 +53,14 @@ class _Verbs(TyperGroup):
     """The verbs, whose errors become exit codes, in this process or in a test's."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        with outcome("lexergy"):
+        with outcome(lambda: "lexergy"):
             return super().make_context(*args, **options)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
+
     def invoke(self, ctx: Any) -> Any:
-        # What is left of the arguments begins with the verb.
-        named = next((word for word in [*ctx._protected_args, *ctx.args] if word in self.commands), None)
-        with outcome(f"lexergy {named}" if named else "lexergy"):
+        with outcome(lambda: f"lexergy {ctx.invoked_subcommand}" if ctx.invoked_subcommand else "lexergy"):
             return super().invoke(ctx)
 
 
@@ -89,16 +90,20 @@ for _name, _verb in VERBS.items():
     app.command(_name)(_uniform(_verb))
 
 
-@app.callback(invoke_without_command=True)
+def _version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"lexergy {__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
 def lexergy(
-    ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
 ) -> None:
     """Give text an energy: train one, score with one, sample from one."""
-    if version:
-        typer.echo(f"lexergy {__version__}")
-    elif ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
 
 
 def run() -> None:

@@ -1,4 +1,4 @@
-"""`lexergy mine`: windows of real text, and what a language model writes in their place. Stopped, it goes on where it was."""
+"""`lexergy mine`: windows of real text, and what a language model writes in their place. Resumable."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -4,23 +4,25 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Final
+from typing import Final, cast
 
 import typer
 
 from lexergy.cli.output import say
 from lexergy.core.errors import LexergyError
 
-UsageError: Final = typer.BadParameter.__mro__[1]
-"""What every wrong option or argument is; typer does not export its name."""
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+"""What every wrong option or argument raises; typer exports only this one kind of it."""
 
 _THEIRS: Final = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EDQUOT: "free some space, or write elsewhere",
     errno.EROFS: "write elsewhere",
+    errno.ENOTDIR: "a file stands where a folder is needed: choose another place",
+    errno.EISDIR: "a folder stands where a file is needed: choose another place",
     errno.EACCES: "change its permissions, or use another place",
     errno.EPERM: "change its permissions, or use another place",
 }
@@ -34,28 +36,41 @@ _RESUMED: Final = {
 
 
 @contextmanager
-def outcome(verb: str) -> Iterator[None]:
-    """Run a verb; what the user can mend becomes a line on standard error and an exit code."""
+def outcome(name: Callable[[], str]) -> Iterator[None]:
+    """Run a verb; what the user can mend becomes a line on standard error and an exit code.
+
+    `name`: what was run, asked for when something went wrong, since the arguments tell it only then.
+    """
     try:
         yield
+        sys.stdout.flush()  # a full disk or a reader who left is noticed here, not while the interpreter ends
     except LexergyError as error:
-        raise _mistake(verb, str(error)) from error
+        raise _mistake(name(), str(error)) from error
     except UsageError as error:
-        message = error.format_message()  # type: ignore[attr-defined]
-        raise _mistake(verb, f"{message.rstrip('.')}. See {verb} --help.") from error
+        message = error.format_message()
+        ended = message if message.endswith((".", "?")) else message + "."
+        raise _mistake(name(), f"{ended} See {name()} --help.") from error
     except KeyboardInterrupt as error:
-        hint = _RESUMED.get(verb.rpartition(" ")[2])
-        say(f"{verb}: stopped" + (f"; {hint}." if hint else "."))
+        hint = _RESUMED.get(name().rpartition(" ")[2])
+        say(f"{name()}: stopped" + (f"; {hint}." if hint else "."))
         raise typer.Exit(130) from error
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            # Whoever was reading has read enough, `head` say; what is still buffered must not fail at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
-            raise typer.Exit(0) from error
-        if error.errno not in _THEIRS:
+        remedy = _THEIRS.get(error.errno or 0)
+        if error.errno != errno.EPIPE and remedy is None:
             raise
+        _drop_output()
+        if remedy is None:  # whoever was reading has read enough, `head` say
+            raise typer.Exit(0) from error
         where = f" ({error.filename})" if error.filename else ""
-        raise _mistake(verb, f"{error.strerror}{where}: {_THEIRS[error.errno]}.") from error
+        raise _mistake(name(), f"{error.strerror}{where}: {remedy}.") from error
+
+
+def _drop_output() -> None:
+    """What could not be written is still buffered, and must not fail once more when the interpreter ends."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _mistake(verb: str, message: str) -> typer.Exit:

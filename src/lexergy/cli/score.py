@@ -1,4 +1,4 @@
-"""`lexergy score`: an energy for each text; lower = likelier. The input is a stream: memory does not grow with the file."""
+"""`lexergy score`: an energy for each text; lower = likelier. Its input is a stream, of which a block is held."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain

@@ -13,7 +13,7 @@ def train(
     recipe: Annotated[
         str | None, typer.Argument(help="A packaged recipe (lexergy list recipes) or a TOML file.", show_default=False)
     ] = None,
-    set: Set = None,  # noqa: A002  the surface's word
+    set: Set = None,
     mined: Annotated[Path | None, typer.Option(help="Without a recipe: the mined set to train an energy on.")] = None,
     start: Annotated[
         str | None, typer.Option(help='A network\'s folder or Hub id, or "bag"; default: a fresh transformer.')

@@ -127,17 +127,20 @@ def _padding(energy: Energy, tokens: Tokens, values: Tensor) -> None:
 def paddings(tokens: Tokens) -> dict[str, Tokens]:
     """The same texts padded otherwise: other ids behind, on the left, and in the middle."""
     first = int(tokens.ids[0, 0])
-    right = _with(tokens, tokens.ids.masked_fill(~tokens.mask, first))
-    hole = right.ids.shape[1] // 2
     blank = torch.full((len(tokens), 2), first)
     nothing = torch.zeros_like(blank, dtype=torch.bool)
 
-    def insert(x: Tensor, new: Tensor) -> Tensor:
-        return torch.cat([x[:, :hole], new, x[:, hole:]], dim=1)
+    def insert(x: Tensor, at: int, new: Tensor) -> Tensor:
+        return torch.cat([x[:, :at], new, x[:, at:]], dim=1)
 
+    def widened(x: Tokens, at: int) -> Tokens:
+        return Tokens(insert(x.ids, at, blank), insert(x.mask, at, nothing), insert(x.free, at, nothing))
+
+    width = tokens.ids.shape[1]
+    plain = Tokens(tokens.ids.masked_fill(~tokens.mask, first), tokens.mask, tokens.free)
+    right, holed = widened(plain, width), widened(plain, width // 2)
     order = torch.argsort(right.mask.to(torch.int8), dim=1, stable=True)
     left = Tokens(right.ids.gather(1, order), right.mask.gather(1, order), right.free.gather(1, order))
-    holed = Tokens(insert(right.ids, blank), insert(right.mask, nothing), insert(right.free, nothing))
     free = Tokens(holed.ids, holed.mask, holed.free | ~holed.mask)
     return {
         "padded on the right with a letter": right,
@@ -145,10 +148,6 @@ def paddings(tokens: Tokens) -> dict[str, Tokens]:
         "with a gap of padding in the middle": holed,
         "with padding that is marked free": free,
     }
-
-
-def _with(tokens: Tokens, ids: Tensor) -> Tokens:
-    return Tokens(ids, tokens.mask, tokens.free)
 
 
 def _read(

@@ -102,6 +102,10 @@ def check(proposal: Proposal) -> None:
         case = replace(case, vocabulary=sorted(set(drawn)))
     _scored(case)
     _as_text(case)
+    _together(case, proposal.law_of(1, seed=0, top_k=2))
+    _keyed(case)
+    if small:
+        _frequencies(case, proposal.law_of(2, seed=0, space="fixed"))
     for name, options in LAWS.items():
         if small or "top_k" in options:
             _drawn(case, name, proposal.law_of(2, seed=0, **options))
@@ -109,10 +113,6 @@ def check(proposal: Proposal) -> None:
     pad = proposal.tokenizer.pad_token_id
     if small and isinstance(pad, int):
         _drawn(case, "padding is EOS", proposal.law_of(2, seed=0, eos=pad))
-    _together(case, proposal.law_of(1, seed=0, top_k=2))
-    _keyed(case)
-    if small:
-        _frequencies(case, proposal.law_of(2, seed=0, space="fixed"))
 
 
 def _scored(case: _Case) -> None:
@@ -152,7 +152,7 @@ def _as_text(case: _Case) -> None:
         prompt, written = _parted(case, ids, context)
         expected.append(case.scored(case.rows(prompt, [written])))
         if ends:
-            stop = case.scored(case.rows(ids, [[end] for end in ends]))
+            stop = case.scored(case.rows(case.joined(prompt, written), [[end] for end in ends]))
             ended.append(expected[-1] + torch.logsumexp(stop, dim=0))
     contexts, texts = [context for context, _ in PAIRS], [text for _, text in PAIRS]
     with refused(law, look):
@@ -173,6 +173,8 @@ def _parted(case: _Case, ids: list[int], context: str) -> tuple[list[int], list[
         spelled = decode(case.proposal.tokenizer, begun)
         inside = context.startswith(spelled) if case.forwards else context.endswith(spelled)
         kept = count if inside else kept
+    if kept == 0:  # all of the context went into the text's first token
+        return case.proposal.prompt_ids(""), order
     prompt = order[:kept] if case.forwards else order[:kept][::-1]
     return prompt, order[kept:]
 

@@ -71,17 +71,15 @@ def log_z_upper(energy: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
     n = log_weight.shape[-1]
     if n < 2:
         raise LexergyError("One draw gives no upper bound on log Z: draw two or more.")
-    total = torch.logsumexp(log_weight, dim=-1)
-    # Of normalised weights, so that l_i is log1p(−W_i) itself: what is rounded away here would come back
-    # n-fold.
-    left = leave_one_out(log_weight - total[..., None])
-    upper = total - math.log(n) - 2 * (n - 1) * (math.log1p(1 / (n - 1)) + left.mean(dim=-1))
-    return torch.where(torch.isneginf(total), torch.inf, upper)
+    # Relative to the largest, and l_i as log1p(−W_i) itself: what is rounded away here would come back n-fold.
+    top = log_weight.amax(dim=-1, keepdim=True).nan_to_num(neginf=0.0)
+    total = torch.logsumexp(log_weight - top, dim=-1, keepdim=True)
+    left = leave_one_out(log_weight - top - total).mean(dim=-1)
+    upper = (top + total).squeeze(-1) - math.log(n) - 2 * (n - 1) * (math.log1p(1 / (n - 1)) + left)
+    return torch.where(torch.isneginf(total.squeeze(-1)), torch.inf, upper)
 
 
-def certified_gain(
-    energy: Float[Tensor, "*batch n"], true_energy: Float[Tensor, "*batch"]
-) -> Float[Tensor, "*batch"]:
+def certified_gain(energy: Float[Tensor, "*batch n"], true_energy: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
     """An unbiased estimate of E log[ n·w⁺ / (w⁺ + Σ_{i=2..n} w_i) ] ≤ log p_n(x⁺) − log P_LM(x⁺), in nats.
 
     p_n is the law of Algorithm 1 over n draws, n the number of draws given here. The bound asks for n−1 of

@@ -116,9 +116,7 @@ def tiny() -> Estimation:
 
     def estimate(places: Tensor) -> float:
         groups = list(range(len(places)))
-        return bootstrap(
-            log_p[places], groups, sizes=tokens[places], statistic="perplexity", resamples=1
-        ).value
+        return bootstrap(log_p[places], groups, sizes=tokens[places], statistic="perplexity", resamples=1).value
 
     return Estimation(
         estimate=estimate,

@@ -36,9 +36,7 @@ from lexergy.core.toy import Estimation
 
 
 @keeps("unbiased")
-def certified(
-    energy: Float[Tensor, "*windows n"], true_energy: Float[Tensor, "*windows"]
-) -> Float[Tensor, "*windows"]:
+def certified(energy: Float[Tensor, "*windows n"], true_energy: Float[Tensor, "*windows"]) -> Float[Tensor, "*windows"]:
     """The gain of each window in nats, float64: unbiased for the bound at n, the number of draws."""
     return certified_gain(energy, true_energy)
 

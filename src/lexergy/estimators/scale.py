@@ -105,9 +105,7 @@ def tiny() -> Estimation:
     true_energy = torch.tensor([-2.0, 2.0], dtype=torch.float64)
     law = torch.tensor([0.7, 0.3], dtype=torch.float64)
     return Estimation(
-        estimate=lambda places: (
-            scale(-true_energy[places, None], true_energy[places], goal="nce", largest=2.0).value
-        ),
+        estimate=lambda places: scale(-true_energy[places, None], true_energy[places], goal="nce", largest=2.0).value,
         law=law,
         truth=float(torch.logit(law[0])) / 2,
         sizes=(1, 2, 4),

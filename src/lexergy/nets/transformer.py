@@ -3,12 +3,13 @@
 A Hugging Face model like any other (`save_pretrained`, key-value cache, `attention_mask`), so that the rest of the
 library has one way to read a network. Its products are few and wide: queries, keys and values come from one matrix,
 and no mask is built where none is needed. Measured on two cores, layer norm and GELU cost less under autograd than RMS
-norm and gated units do, and the attention below beats torch's fused kernel at the lengths that training uses.
+norm and gated units do.
 
 Shapes (`presets`): tiny is for tests and the demo, small for two cores, gpu and paper for one large accelerator.
 
-Inputs: `attention_mask [batch, time]`, True at real tokens, which start at column 0 (`Tokens.left_aligned`); `segments
-[batch, time]` numbers packed documents, and attention never crosses from one to another.
+Inputs: `attention_mask [batch, time]`, True at real tokens, on whichever side the padding is; or `[batch, 1, queries,
+keys]`, True where a query may look (in floating point: what is added to the scores), which then is the whole rule.
+`segments [batch, time]` numbers packed documents, and attention never crosses from one to another.
 """
 
 import math
@@ -23,6 +24,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 
 from lexergy.core.errors import LexergyError, unknown
 from lexergy.core.types import Direction
+from lexergy.nets.attention import attend, rotary, turn
 
 PRESETS: dict[str, dict[str, int]] = {
     "tiny": {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
@@ -69,7 +71,7 @@ class TransformerConfig(PreTrainedConfig):
         self.direction = direction
         self.dropout = dropout
         self.rope_theta = rope_theta
-        super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
+        super().__init__(**{"tie_word_embeddings": tie_word_embeddings, **kwargs})
 
 
 def preset(size: str, **changes: Any) -> TransformerConfig:
@@ -79,51 +81,8 @@ def preset(size: str, **changes: Any) -> TransformerConfig:
     return TransformerConfig(**{**PRESETS[size], **changes})
 
 
-def rotary(
-    positions: Int[Tensor, "batch time"], width: int, theta: float
-) -> tuple[Float[Tensor, "batch 1 time half"], Float[Tensor, "batch 1 time half"]]:
-    """Cosines and sines of the angles by which pairs of features turn at each position."""
-    half = width // 2
-    frequency = theta ** (-torch.arange(half, device=positions.device, dtype=torch.float32) / half)
-    angle = positions[:, None, :, None].float() * frequency
-    return angle.cos(), angle.sin()
-
-
-def turn(
-    x: Float[Tensor, "batch heads time width"],
-    cosine: Float[Tensor, "some 1 time half"],
-    sine: Float[Tensor, "some 1 time half"],
-) -> Float[Tensor, "batch heads time width"]:
-    """Rotate the pairs (first half, second half) of each head's features."""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cosine - b * sine, a * sine + b * cosine], dim=-1)
-
-
-def attend(
-    q: Float[Tensor, "batch heads queries width"],
-    k: Float[Tensor, "batch heads keys width"],
-    v: Float[Tensor, "batch heads keys width"],
-    visible: Bool[Tensor, "#batch 1 #queries keys"] | None,
-    causal: bool,
-) -> Float[Tensor, "batch heads queries width"]:
-    """softmax(q kᵀ / √width) v, by whichever kernel is faster for what is asked.
-
-    On a CPU the backward pass of torch's fused kernel takes three to four times as long as two batched products and a
-    softmax up to some 512 tokens, where the matrix of scores still fits the caches; without gradients, on long texts and
-    on a GPU the fused kernel wins.
-    """
-    if q.device.type != "cpu" or not torch.is_grad_enabled() or k.shape[2] > 512 or q.dtype == torch.float64:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, is_causal=causal)
-    score = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(2, 3))
-    if causal:
-        visible = torch.ones(score.shape[-2:], dtype=torch.bool, device=q.device).tril()[None, None]
-    if visible is not None:
-        score = score.masked_fill(~visible, torch.finfo(score.dtype).min)
-    return torch.matmul(torch.softmax(score, dim=-1).to(v.dtype), v)
-
-
 class _Writer(nn.Linear):
-    """A matrix that writes into the residual stream: it starts smaller, by the depth, so that the stream does not grow."""
+    """A matrix that writes into the residual stream: the deeper the network, the smaller it starts."""
 
 
 class Block(nn.Module):
@@ -217,8 +176,8 @@ class TransformerModel(_Base):
         time = input_ids.shape[1]
         if past + time > self.config.max_position_embeddings:
             raise LexergyError(
-                f"A text of {past + time} tokens is longer than the {self.config.max_position_embeddings} this network was made for. "
-                "Cut it, or score it in windows."
+                f"A text of {past + time} tokens is longer than the {self.config.max_position_embeddings} that this "
+                "network was made for. Cut it, or score it in windows."
             )
         if position_ids is None:
             position_ids = torch.arange(past, past + time, device=input_ids.device)[None]
@@ -252,13 +211,13 @@ class TransformerModel(_Base):
         keys = past + time
         visible: Tensor | None = None
         if mask is not None and mask.ndim == 4:
-            visible = mask.bool()
+            visible = mask == 0 if mask.is_floating_point() else mask.bool()
         elif mask is not None and not bool(mask.all()):
             starts_at_zero = bool(mask[:, 0].all()) and bool((mask[:, 1:] <= mask[:, :-1]).all())
             if not (self.config.causal and past == 0 and starts_at_zero):
                 visible = mask.bool()[:, None, None, :]
         if segments is not None:
-            same = (segments[:, None, :, None] == segments[:, None, None, :])
+            same = segments[:, None, :, None] == segments[:, None, None, :]
             visible = same if visible is None else visible & same
         if visible is None and not (self.config.causal and past and time > 1):
             return None
@@ -298,7 +257,7 @@ class TransformerForCausalLM(_Base):
 
 
 class TransformerForMaskedLM(_Base):
-    """A masked language model: the trunk looks both ways, the vocabulary is met through a dense layer."""
+    """A masked language model: the trunk looks both ways."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embedding.weight"}  # noqa: RUF012
 

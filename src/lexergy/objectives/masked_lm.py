@@ -67,9 +67,7 @@ def tiny() -> Problem:
 
     def expected_loss(table: Tensor) -> Tensor:
         total = table.new_zeros(())
-        for (row, weight), place in itertools.product(
-            zip(universe.rows, log_prob.exp(), strict=True), range(2)
-        ):
+        for (row, weight), place in itertools.product(zip(universe.rows, log_prob.exp(), strict=True), range(2)):
             context = tuple(MASKED if t == place else token for t, token in enumerate(row))
             states = torch.eye(len(contexts), dtype=table.dtype)[[places[context]] * 2]
             loss, _ = masked_lm(states, table, torch.tensor(row), torch.arange(2) == place)

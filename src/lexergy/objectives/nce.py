@@ -58,10 +58,7 @@ def nce(
     fake = fake.to(torch.promote_types(fake.dtype, torch.float32))
     shift = math.log(k) if form == "sum" else 0.0
     terms = F.logsigmoid(fake + shift)
-    loss = (
-        -F.logsigmoid(-real - shift).mean()
-        - (terms.sum(dim=1) if form == "sum" else terms.mean(dim=1)).mean()
-    )
+    loss = -F.logsigmoid(-real - shift).mean() - (terms.sum(dim=1) if form == "sum" else terms.mean(dim=1)).mean()
     with torch.no_grad():
         right = (1 - torch.sign(real)).mean() + (1 + torch.sign(fake)).mean()
         info = {"accuracy": right / 4, "energy_real": real.mean(), "energy_fake": fake.mean()}

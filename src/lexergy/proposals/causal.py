@@ -179,6 +179,7 @@ def tiny() -> Causal:
     config = preset("tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id)
     with random.seeded(0, "tiny causal"):
         model = TransformerForCausalLM(config).double().eval()
-    # Nearly uniform laws, as fresh weights give, or nearly certain ones would let a wrong law go unnoticed.
-    model.get_input_embeddings().get_parameter("weight").data.mul_(4)
+    # Fresh weights give nearly uniform laws that read the last token only: a wrong law or position would go unnoticed.
+    for weight in model.parameters():
+        weight.data *= 8 if weight.dim() == 2 else 1
     return Causal(Loaded(model, tokenizer, load((model, tokenizer), "causal").plan, "tiny", "object"))

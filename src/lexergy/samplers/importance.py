@@ -96,9 +96,7 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _law_at(
-    log_q: Float[Tensor, "texts"], log_weight: Float[Tensor, "texts"], n: int
-) -> Float[Tensor, "texts"]:
+def _law_at(log_q: Float[Tensor, "texts"], log_weight: Float[Tensor, "texts"], n: int) -> Float[Tensor, "texts"]:
     """p_n by summing over how often each text is among the n − 1 other draws."""
     counts = torch.tensor(list(_compositions(n - 1, len(log_q))), dtype=torch.float64)
     log_ways = math.lgamma(n) - torch.lgamma(counts + 1).sum(dim=1) + counts @ log_q
@@ -112,9 +110,7 @@ def tiny() -> toy.Drawing:
     universe, n = toy.Universe(vocabulary=2, length=2, eos=1), 3
     lm = toy.TabularLM.random(universe, seed=1)
     energies = toy.energies(universe, seed=2)
-    law = Law(
-        model="toy", revision="", hash="", space="until_eos", max_new_tokens=universe.length, eos=(1,), seed=0
-    )
+    law = Law(model="toy", revision="", hash="", space="until_eos", max_new_tokens=universe.length, eos=(1,), seed=0)
 
     def draws(rng: Rng) -> Draws:
         places = torch.cat([lm.draw(rng.at("sample", i)) for i in range(n)])

@@ -77,7 +77,7 @@ def train_lm(
         "batch": batch,
         "tokens": sequences.stream.numel(),
     }
-    network = _Likelihood(model)
+    network = likelihood_step(model)
     shape = Shape.of(model.config)
     history = fit(network, _loss_of, sequences, settings, out, validate, resume, identity=identity, shape=shape)
     if out is not None and history.ended != "stopped":
@@ -99,6 +99,11 @@ class _Likelihood(nn.Module):
         weight, bias = head.weight, getattr(head, "bias", None)  # type: ignore[union-attr]
         targets = ids[:, 1:]
         return lm_loss(states, weight, targets, torch.ones_like(targets, dtype=torch.bool), bias)
+
+
+def likelihood_step(model: PreTrainedModel) -> nn.Module:
+    """A model as what the loop trains: ids in, (loss, metrics) out."""
+    return _Likelihood(model)
 
 
 def _loss_of(network: nn.Module, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
