@@ -68,7 +68,14 @@ def matrix_rate(width: int, dtype: torch.dtype, device: str = "cpu", rows: int =
 
 
 def write(
-    name: str, claim: str, data: Mapping[str, Any], rows: Sequence[Row], held: bool, note: str, seconds: float, size: str = "small"
+    name: str,
+    claim: str,
+    data: Mapping[str, Any],
+    rows: Sequence[Row],
+    held: bool,
+    note: str,
+    seconds: float,
+    size: str = "small",
 ) -> None:
     """The results file of a benchmark, and a table of it on standard output."""
     result = Result(

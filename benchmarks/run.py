@@ -1,6 +1,6 @@
 """Every benchmark that this machine can run, one after the other; nothing else may run meanwhile.
 
-    python benchmarks/run.py [--device cuda]
+python benchmarks/run.py [--device cuda]
 """
 
 import argparse

@@ -71,9 +71,18 @@ def main() -> None:
         other = len(ids) / found[name].median
         table.append(
             Row(
-                "energy of mixed lengths", "texts a second", ours / other, ours=ours, other=other, ratio=ours / other,
-                other_name=f"transformers, padded to the longest of 32, {other_dtype}", floor=floor,
-                share_of_floor=ours / floor, dtype=chosen.dtype, checkpoint="BERT shape, 22M, random weights", n=arguments.turns,
+                "energy of mixed lengths",
+                "texts a second",
+                ours / other,
+                ours=ours,
+                other=other,
+                ratio=ours / other,
+                other_name=f"transformers, padded to the longest of 32, {other_dtype}",
+                floor=floor,
+                share_of_floor=ours / floor,
+                dtype=chosen.dtype,
+                checkpoint="BERT shape, 22M, random weights",
+                n=arguments.turns,
             )  # fmt: skip
         )
     held = table[0].value >= 4 and table[1].value >= 1.5

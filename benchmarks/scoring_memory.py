@@ -1,6 +1,6 @@
 """Peak memory of scoring 100,000 short texts against that of 10,000: each in a process of its own, through the command line.
 
-    python benchmarks/scoring_memory.py
+python benchmarks/scoring_memory.py
 """
 
 import subprocess

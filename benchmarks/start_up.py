@@ -1,6 +1,6 @@
 """How long `lexergy --help` takes, and that neither it nor `import lexergy` loads torch.
 
-    python benchmarks/start_up.py
+python benchmarks/start_up.py
 """
 
 import subprocess
@@ -31,7 +31,9 @@ def main() -> None:
         ratio=ratio, floor=bare, share_of_floor=ratio, dtype="none", checkpoint="none", n=TURNS,
     )  # fmt: skip
     held = ours < 0.5 and torchless
-    note = f"lexergy --help takes {ours:.2f} s ({found['ours'].spread}). Importing the package and its command line loads "
+    note = (
+        f"lexergy --help takes {ours:.2f} s ({found['ours'].spread}). Importing the package and its command line loads "
+    )
     write(
         "benchmarks/start-up", "lexergy --help answers in under 0.5 s on two cores, and importing lexergy loads no torch",
         {"name": "none"}, [row], held, note + ("no torch." if torchless else "torch."), time.monotonic() - begun, "tiny",

@@ -61,7 +61,10 @@ class _PlainEnergy(nn.Module):
 
     def forward(self, ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
         logits = self.head(self.trunk(ids).last_hidden_state.mean(1)).squeeze(-1)
-        return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype)), "logits": logits}
+        return {
+            "loss": nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype)),
+            "logits": logits,
+        }
 
 
 class _PlainLM(nn.Module):
@@ -103,10 +106,14 @@ def measured(kind: str, width: int, steps: int, turns: int, device: str) -> Row:
     )  # fmt: skip
     if kind == "lm":
         step_module, plain = likelihood_step(network), _PlainLM(network)
-        ours = lambda: fit(step_module, lambda m, b: m(b), lambda i: ids_of(i, rows, LENGTH + 1), settings, shape=Shape.of(config))  # noqa: E731
+        ours = lambda: fit(
+            step_module, lambda m, b: m(b), lambda i: ids_of(i, rows, LENGTH + 1), settings, shape=Shape.of(config)
+        )  # noqa: E731
     else:
         tokenizer = character_tokenizer("ab")
-        energy = Transformer(Loaded(network, tokenizer, plan(Shape.of(config), device=device, dtype="float32"), "random", "object"))
+        energy = Transformer(
+            Loaded(network, tokenizer, plan(Shape.of(config), device=device, dtype="float32"), "random", "object")
+        )
         energy.to(device)
         plain = _PlainEnergy(network).to(device)
         every = torch.ones(rows, LENGTH, dtype=torch.bool)
@@ -151,14 +158,18 @@ def main() -> None:
         row.value >= least[width][0] and (row.share_of_floor or 0) >= least[width][1]
         for row, (_, width) in zip(table, cases, strict=True)
     )
-    note = "; ".join(f"{row.system}: {row.value:.2f} times Trainer, {row.share_of_floor:.0%} of the matrix rate" for row in table)
+    note = "; ".join(
+        f"{row.system}: {row.value:.2f} times Trainer, {row.share_of_floor:.0%} of the matrix rate" for row in table
+    )
     claim = (
         "At least 2 times transformers.Trainer; at least 30 % of the matrix rate at width 256 and 40 % at 512"
         if arguments.device == "cpu"
         else "At least 1.3 times transformers.Trainer in bf16; at least 45 % of the matrix rate at width 512 and 52 % at 768"
     )
     name = "benchmarks/training" + ("-gpu" if arguments.device == "cuda" else "")
-    write(name, claim, {"name": "random ids", "tokens_a_row": LENGTH}, table, held, note + ".", time.monotonic() - begun)
+    write(
+        name, claim, {"name": "random ids", "tokens_a_row": LENGTH}, table, held, note + ".", time.monotonic() - begun
+    )
 
 
 if __name__ == "__main__":

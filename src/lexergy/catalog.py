@@ -67,5 +67,7 @@ def tiny(room: str, name: str) -> Any:
     found = module(room, name)
     build = vars(found).get("tiny")
     if build is None:
-        raise LexergyError(f"lexergy/{room}/{name}.py has no tiny(): add the function that builds it over the toy universe.")
+        raise LexergyError(
+            f"lexergy/{room}/{name}.py has no tiny(): add the function that builds it over the toy universe."
+        )
     return build()

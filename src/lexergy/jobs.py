@@ -179,7 +179,9 @@ class _Run:
                 quiet=self.quiet,
                 device=self.options["device"] or "auto",
             )
-        Joint(lm, energy, space=self.plan.mine.space, length=self.plan.mine.length).save_pretrained(self.folder / "joint")
+        Joint(lm, energy, space=self.plan.mine.space, length=self.plan.mine.length).save_pretrained(
+            self.folder / "joint"
+        )
 
     def language_model(self) -> Causal:
         """The language model: as it comes, or trained here."""
@@ -280,12 +282,21 @@ class _Run:
             Row("language model", "perplexity", found.base.value, found.base.low, found.base.high, found.groups),
             Row("joint", "perplexity_lower", found.lower.value, found.lower.low, found.lower.high, found.groups),
             Row("joint", "perplexity_upper", found.upper.value, found.upper.low, found.upper.high, found.groups),
-            Row("joint", "perplexity_certified", found.certified.value, found.certified.low, found.certified.high, found.groups),
+            Row(
+                "joint",
+                "perplexity_certified",
+                found.certified.value,
+                found.certified.low,
+                found.certified.high,
+                found.groups,
+            ),
             Row("joint", "certified_gain_nats", found.gain.value, found.gain.low, found.gain.high, found.groups),
             Row("joint", "detection_accuracy", found.accuracy, None, None, found.windows),
             Row("joint", "median_ess", found.resolution.median_ess, None, None, found.n),
         ]
-        rows = [row for row in rows if row.value is not None and row.value == row.value and abs(row.value) != float("inf")]
+        rows = [
+            row for row in rows if row.value is not None and row.value == row.value and abs(row.value) != float("inf")
+        ]
         return Result(
             name=self.plan.name,
             claim=self.plan.claim,

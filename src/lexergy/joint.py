@@ -133,7 +133,9 @@ class Joint:
         return found[0] if isinstance(prompt, str) else found
 
     @overload
-    def log_z(self, prompt: str, n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None) -> Bounds: ...
+    def log_z(
+        self, prompt: str, n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None
+    ) -> Bounds: ...
     @overload
     def log_z(
         self, prompt: Sequence[str], n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None
@@ -142,7 +144,9 @@ class Joint:
         self, prompt: str | Sequence[str], n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None
     ) -> Bounds | list[Bounds]:
         """Bounds on log Z of a prompt from n untruncated draws, or of each of a list."""
-        found = [partition(energy) for energy in self._energies(self._prompts(prompt), n, self._law(max_new_tokens, seed))]
+        found = [
+            partition(energy) for energy in self._energies(self._prompts(prompt), n, self._law(max_new_tokens, seed))
+        ]
         return found[0] if isinstance(prompt, str) else found
 
     def _energies(self, prompts: Sequence[Sequence[int]], n: int, law: Law) -> list[Float[Tensor, "n"]]:
@@ -177,7 +181,9 @@ class Joint:
             raise LexergyError(f"A text of this joint model has {wanted} tokens; received one of {count}.")
         if self.space == "until_eos" and count < self.length and not ended:
             if not eos:
-                raise LexergyError(f"{self.proposal.lm.name} has no EOS, so a text of fewer than {self.length} tokens never ends.")
+                raise LexergyError(
+                    f"{self.proposal.lm.name} has no EOS, so a text of fewer than {self.length} tokens never ends."
+                )
             return [*ids, eos[0]], start
         return ids, start
 
@@ -264,5 +270,3 @@ class Joint:
 def _log_prob_bounds(lower: float | None, upper: float, z: Bounds) -> Bounds:
     """log P lies between (…) − U_n and (…) − T_n; where there is no U_n there is no lower bound."""
     return Bounds(float("-inf") if lower is None else lower, upper, z.n, z.ess, z.max_weight, z.resolved)
-
-

@@ -31,7 +31,9 @@ def load_proposal(
     attn_implementation: str | None = None,
 ) -> Causal:
     """A language model that writes: a Hub id, a folder, or (model, tokenizer) objects."""
-    loaded = load(source, "causal", device=device, dtype=dtype, revision=revision, attn_implementation=attn_implementation)
+    loaded = load(
+        source, "causal", device=device, dtype=dtype, revision=revision, attn_implementation=attn_implementation
+    )
     return Causal(loaded, bos=bos, eos=eos)
 
 
@@ -51,7 +53,12 @@ def load_energy(
     """An energy: a folder that `save_pretrained` wrote knows its kind; of any other checkpoint say which kind is meant."""
     if isinstance(source, Energy):
         return source
-    options: dict[str, Any] = {"device": device, "dtype": dtype, "revision": revision, "attn_implementation": attn_implementation}
+    options: dict[str, Any] = {
+        "device": device,
+        "dtype": dtype,
+        "revision": revision,
+        "attn_implementation": attn_implementation,
+    }
     if not isinstance(source, tuple) and saved.is_saved(Path(source)):
         return saved.read(Path(source), **options)
     if kind is None:

@@ -131,7 +131,10 @@ def read_recipe(name: str | Path, set: Mapping[str, Any] | Iterable[str] | None 
     if path.suffix == ".toml":
         if not path.is_file():
             raise LexergyError(f"There is no recipe file {path}.")
-        text, called = path.read_text(encoding="utf-8"), path.stem
+        try:
+            text, called = path.read_text(encoding="utf-8"), path.stem
+        except UnicodeDecodeError as error:
+            raise LexergyError(f"{path} is not UTF-8 (byte {error.start}: {error.reason}). Convert it.") from error
     else:
         if str(name) not in recipes():
             raise unknown("recipe", str(name), recipes())
@@ -192,7 +195,9 @@ def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:
     for key in content:
         if key not in known:
             raise unknown(f"key in recipe {where}:", key, known)
-    missing = [n for n, f in known.items() if n not in content and f.default is f.default_factory is dataclasses.MISSING]
+    missing = [
+        n for n, f in known.items() if n not in content and f.default is f.default_factory is dataclasses.MISSING
+    ]
     if missing:
         raise LexergyError(f"Recipe {where} lacks {', '.join(missing)}.")
     values = {key: _value(hints[key], value, f"{where}: {key}") for key, value in content.items()}

@@ -206,6 +206,9 @@ class _Stuck(Keyed):
     def at(self, *names: int | str) -> "_Stuck":  # noqa: ARG002  that is the bug
         return self
 
+    def to(self, device: torch.device | str) -> "_Stuck":
+        return _Stuck(self.keys.to(device))
+
     def select(self, index: Tensor) -> "_Stuck":
         return _Stuck(self.keys[index])
 

@@ -1,8 +1,11 @@
 """Every component of every room keeps the law that it declares. A new file in a room appears here by
 itself."""
 
+from typing import Any
+
 import pytest
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from lexergy import catalog, contracts
 from lexergy.core import random
@@ -15,7 +18,7 @@ from lexergy.engine.probe import plan
 from lexergy.nets.transformer import TransformerForCausalLM, preset
 from lexergy.proposals import causal
 from lexergy.proposals.causal import Causal
-from lexergy.text.tokenisers import character_tokenizer
+from lexergy.text.tokenisers import character_tokenizer, train_tokenizer
 
 COMPONENTS = [(room, name) for room in LAWS for name in catalog.available(room)]
 
@@ -25,25 +28,28 @@ def test_component_keeps_its_law(room: str, name: str) -> None:
     contracts.check_component(room, name)
 
 
-def _backwards() -> Causal:
-    tokenizer = character_tokenizer(LETTERS)
+def _random(tokenizer: PreTrainedTokenizerBase, **options: Any) -> Causal:
     config = preset(
         "tiny",
         vocab_size=len(tokenizer),
         hidden_size=16,
         num_attention_heads=2,
         eos_token_id=tokenizer.eos_token_id,
-        direction="right_to_left",
+        **options,
     )
-    with random.seeded(0, "backwards"):
+    with random.seeded(0, "contract"):
         model = TransformerForCausalLM(config).double().eval()
     for weight in model.parameters():
         weight.data *= 8 if weight.dim() == 2 else 1
-    return Causal(Loaded(model, tokenizer, plan(), "backwards", "object"))
+    return Causal(Loaded(model, tokenizer, plan(), "random", "object"))
 
 
 def test_right_to_left_proposal_keeps_its_law() -> None:
-    contracts.check(_backwards())
+    contracts.check(_random(character_tokenizer(LETTERS), direction="right_to_left"))
+
+
+def test_proposal_over_a_vocabulary_too_large_to_sum_keeps_its_law() -> None:
+    contracts.check(_random(train_tokenizer(["ab ca", "bca"], 262)))
 
 
 def test_proposal_in_which_every_token_ties_keeps_its_law() -> None:

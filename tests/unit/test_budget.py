@@ -65,9 +65,7 @@ def test_the_budget_halves_at_the_batch_that_failed_and_stays_so():
 
     held = for_each_batch(range(8), lengths, 64, run)
     assert held == 16
-    assert [(len(rows), fitted) for rows, fitted in memory.asked] == [(8, False), (4, False)] + [
-        (2, True)
-    ] * 4
+    assert [(len(rows), fitted) for rows, fitted in memory.asked] == [(8, False), (4, False)] + [(2, True)] * 4
 
 
 def test_a_last_batch_smaller_than_the_budget_is_split_too():

@@ -24,7 +24,7 @@ ENVIRONMENT = {**os.environ, "LEXERGY_PROBE": "off", "HF_HUB_OFFLINE": "1", "PYT
 
 
 def ask(*arguments, stdin=None):
-    return CliRunner().invoke(main.app, [str(one) for one in arguments], input=stdin)
+    return CliRunner().invoke(main.app, [str(one) for one in arguments], input=stdin, catch_exceptions=False)
 
 
 def process(*arguments, code="from lexergy.cli.main import run; run()", **options):

@@ -13,7 +13,7 @@ from lexergy.cli.main import app
 
 
 def ask(*arguments):
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
 def test_the_rooms_and_what_is_in_them():

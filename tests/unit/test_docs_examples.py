@@ -44,9 +44,7 @@ def test_examples_run(file, tmp_path, monkeypatch):
 
 def test_blocks_are_found_where_they_are(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(
-        "a\n```python\nx = 1\n```\n```text\nno\n```\n````python\n'''\n```\n'''\n````\n", encoding="utf-8"
-    )
+    page.write_text("a\n```python\nx = 1\n```\n```text\nno\n```\n````python\n'''\n```\n'''\n````\n", encoding="utf-8")
     assert blocks(page) == [(3, "x = 1"), (9, "'''\n```\n'''")]
 
 

@@ -41,9 +41,7 @@ def folder(tmp_path):
     inner = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "a": 2, "?": 3, "<end>": 4}, unk_token="?"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="?"
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="?")
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
@@ -157,7 +155,5 @@ def test_an_absent_extra_says_how_to_get_it(monkeypatch):
 
 
 def test_listing_the_command_loads_no_torch():
-    code = (
-        "import sys, lexergy.cli.doctor; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
-    )
+    code = "import sys, lexergy.cli.doctor; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -28,9 +28,7 @@ def _repository(tmp_path, track=True):
     ]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *arguments], check=True)
-    head = subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     return source, head
 
 
@@ -91,8 +89,7 @@ def test_devices_in_words(monkeypatch):
 
 def test_it_loads_no_torch():
     check = (
-        "import sys; from lexergy.core.provenance import provenance; provenance(0); "
-        "sys.exit('torch' in sys.modules)"
+        "import sys; from lexergy.core.provenance import provenance; provenance(0); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 

@@ -30,7 +30,9 @@ from lexergy.report.html import render_html
 from lexergy.report.markdown import code, render_markdown, table
 from lexergy.report.store import load, save
 
-HOSTILE = "<script>alert(1)</script> & \"x\" 'y' </svg></style> {{ 7 * 7 }} $\\frac{1}$ --> \x00\x1b \ud800 _[a](http://b)_"
+HOSTILE = (
+    "<script>alert(1)</script> & \"x\" 'y' </svg></style> {{ 7 * 7 }} $\\frac{1}$ --> \x00\x1b \ud800 _[a](http://b)_"
+)
 
 
 def _report(text="a plain text"):
@@ -122,9 +124,7 @@ def test_the_page_needs_nothing_else():
     assert "http://" not in page
     assert "https://" not in page
     assert "@import" not in page
-    assert all(
-        value.startswith("#") for name, value in seen.attributes if name in ("href", "src", "xlink:href")
-    )
+    assert all(value.startswith("#") for name, value in seen.attributes if name in ("href", "src", "xlink:href"))
     assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", page))
 
 
@@ -144,9 +144,7 @@ def test_the_same_report_gives_the_same_bytes():
     import matplotlib
 
     first = render_html(_report())
-    with matplotlib.rc_context(
-        {"axes.facecolor": "red", "svg.hashsalt": "other", "font.size": 30, "axes.grid": True}
-    ):
+    with matplotlib.rc_context({"axes.facecolor": "red", "svg.hashsalt": "other", "font.size": 30, "axes.grid": True}):
         assert render_html(_report()) == first  # a user's own style is not ours
         assert matplotlib.rcParams["svg.hashsalt"] == "other"  # and stays as it was
     assert render_html(_report("another")) != first
@@ -310,9 +308,7 @@ def test_dots_stand_in_for_bars_where_zero_is_far():
 
 
 def test_what_is_not_drawn_is_counted():
-    assert (
-        plots.left_out(Lines("t", "x", "y", [Series("a", [0, 1, 2], [1.0, math.nan, 1.0])], log_x=True)) == 2
-    )
+    assert plots.left_out(Lines("t", "x", "y", [Series("a", [0, 1, 2], [1.0, math.nan, 1.0])], log_x=True)) == 2
     assert "2 values are not drawn" in render_html(
         Report("t", "", _report().provenance, [Histogram("h", "x", [Group("a", [1.0, math.nan, math.inf])])])
     )

@@ -30,9 +30,7 @@ def test_a_text_file_holds_documents_between_blank_lines(tmp_path: Path) -> None
 def test_a_document_keeps_its_group_wherever_it_stands(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("first\n\nsame text\n")
     (tmp_path / "b.jsonl").write_text(jsonl({"text": "same text"}))
-    assert [one.group for one in read_corpus(tmp_path / "b.jsonl")] == [
-        list(read_corpus(tmp_path / "a.txt"))[1].group
-    ]
+    assert [one.group for one in read_corpus(tmp_path / "b.jsonl")] == [list(read_corpus(tmp_path / "a.txt"))[1].group]
 
 
 def test_rows_name_their_group(tmp_path: Path) -> None:
@@ -52,9 +50,7 @@ def test_rows_name_their_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_packed_files_are_read_as_they_are(
-    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
-) -> None:
+def test_packed_files_are_read_as_they_are(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
     data = pack(jsonl({"text": "one é"}, {"text": "two"}).encode() * 2000)
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(data)
@@ -164,8 +160,6 @@ def test_lines_are_texts(tmp_path: Path) -> None:
     ("data", "expected"),
     [(b"plain\n{x\n", ["plain", "{x"]), (b'{"text": "a"}\n{"text": "b"}\n', ["a", "b"])],
 )
-def test_standard_input_is_rows_or_lines(
-    monkeypatch: pytest.MonkeyPatch, data: bytes, expected: list[str]
-) -> None:
+def test_standard_input_is_rows_or_lines(monkeypatch: pytest.MonkeyPatch, data: bytes, expected: list[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert [line.text for line in read_lines("-")] == expected

@@ -19,9 +19,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (root / "deep").mkdir(parents=True)
     (root / "tests").mkdir()
     words = " ".join(f"word{i}" for i in range(20))
-    (root / "__init__.py").write_text(
-        f'"""Module.\n\n    {words}\n      indented\n    """\nraise SystemExit\n'
-    )
+    (root / "__init__.py").write_text(f'"""Module.\n\n    {words}\n      indented\n    """\nraise SystemExit\n')
     (root / "deep" / "inner.py").write_text(
         f'class A:\n    """{words} A."""\n    def f(self):\n        """Too short."""\n'
         f'        async def g():\n            r"""{words} \\d g."""\n'

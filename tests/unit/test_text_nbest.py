@@ -11,9 +11,7 @@ from lexergy.text.nbest import Hypothesis, NBest, Utterance, read_nbest, write_n
 
 TWO = NBest(
     (
-        Utterance(
-            "u1", "the cat", (Hypothesis("the cat", {"score": -1.5}), Hypothesis("a cät", {"score": -2.0}))
-        ),
+        Utterance("u1", "the cat", (Hypothesis("the cat", {"score": -1.5}), Hypothesis("a cät", {"score": -2.0}))),
         Utterance("u2", None, (Hypothesis("", {"score": 3.0}),)),
     )
 )
@@ -74,9 +72,7 @@ def test_tables_with_and_without_a_header(tmp_path: Path) -> None:
 def test_lines_of_fairseq(tmp_path: Path) -> None:
     path = tmp_path / "generate.txt"
     head = "2026-01-01 | INFO | loading\nS-10\tdie Kat@@ ze\nT-10\tthe cat\nH-10\t-0.5\tthe c@@ at\n"
-    path.write_text(
-        head + "P-10\t-0.1 -0.2\nH-10\t-0.7\ta c@@ at\nS-2\tja\nH-2\t-1\tyes\nGenerate test: BLEU\n"
-    )
+    path.write_text(head + "P-10\t-0.1 -0.2\nH-10\t-0.7\ta c@@ at\nS-2\tja\nH-2\t-1\tyes\nGenerate test: BLEU\n")
     lists = read_nbest(path)
     assert [one.id for one in lists] == ["2", "10"]
     assert lists.utterances[1].reference == "the cat"
@@ -96,9 +92,7 @@ def test_component_scores_are_kept_and_other_numbers_are_not(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
-    lists = NBest(
-        (*TWO.utterances, Utterance("u3", "", (Hypothesis("x\ty", {"am": 0.1, "lm": 1e-9}),), "Quelle"))
-    )
+    lists = NBest((*TWO.utterances, Utterance("u3", "", (Hypothesis("x\ty", {"am": 0.1, "lm": 1e-9}),), "Quelle")))
     write_nbest(tmp_path / name, lists)
     assert read_nbest(tmp_path / name) == lists
 

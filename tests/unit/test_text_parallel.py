@@ -15,9 +15,7 @@ def test_two_files_are_paired_by_line(tmp_path: Path) -> None:
     assert list(found)[:2] == [Pair("eins", "one"), Pair("zwei", "two")]
     assert (len(found), found.skipped) == (3, 1)
     assert found.pairs[2].source == "&quot;drei&quot;"
-    assert read_parallel(tmp_path / "a.de", tmp_path / "a.en", unescape=True).pairs[2] == Pair(
-        '"drei"', "'three"
-    )
+    assert read_parallel(tmp_path / "a.de", tmp_path / "a.en", unescape=True).pairs[2] == Pair('"drei"', "'three")
 
 
 @pytest.mark.parametrize(("de", "en", "counts"), [(3, 2, "3 lines.*has 2"), (1, 4, "1 lines.*has 4")])

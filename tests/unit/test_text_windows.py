@@ -35,9 +35,7 @@ def test_fixed_windows_run_across_the_end_of_a_document() -> None:
 
 def test_until_eos_stays_within_a_document_and_ends_where_it_ends() -> None:
     assert cut(["abcde"], 2, 4, "until_eos") == [Window([0, 1], [2, 3, 4, EOS], "g0")]
-    assert cut(["abcdef"], 2, 4, "until_eos") == [
-        Window([0, 1], [2, 3, 4, 5], "g0")
-    ]  # EOS would be the fifth
+    assert cut(["abcdef"], 2, 4, "until_eos") == [Window([0, 1], [2, 3, 4, 5], "g0")]  # EOS would be the fifth
     assert cut(["ab"], 2, 4, "until_eos") == [Window([0, 1], [EOS], "g0")]
     assert cut(["a", "abc"], 2, 1, "until_eos") == [Window([0, 1], [2], "g1")]
     assert cut(["abcdefgh"], 2, 2, "until_eos") == [
@@ -51,17 +49,13 @@ texts = st.lists(st.text(st.sampled_from("abcdefghij"), max_size=40), min_size=1
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(texts, st.integers(0, 5), st.integers(1, 6), st.integers(1, 14))
-def test_windows_are_slices_of_what_was_given(
-    texts: list[str], prefix: int, length: int, stride: int
-) -> None:
+def test_windows_are_slices_of_what_was_given(texts: list[str], prefix: int, length: int, stride: int) -> None:
     rows = [[ord(letter) - ord("a") for letter in text] for text in texts if text]
     stream = [token for row in rows for token in [*row, EOS]]
     starts = range(0, len(stream) - prefix - length + 1, stride)
     if starts:
         found = cut(texts, prefix, length, "fixed", stride)
-        assert [one.context + one.continuation for one in found] == [
-            stream[s : s + prefix + length] for s in starts
-        ]
+        assert [one.context + one.continuation for one in found] == [stream[s : s + prefix + length] for s in starts]
     if any(len(row) >= prefix for row in rows):
         found = cut(texts, prefix, length, "until_eos", stride)
         for one in found:
@@ -99,9 +93,7 @@ def test_a_leading_bos_comes_on_top_of_the_prefix() -> None:
 
 
 def test_a_window_longer_than_the_text_is_refused() -> None:
-    with pytest.raises(
-        LexergyError, match=r"No window of 8 \+ 8 tokens fits: all documents together have 9 tokens"
-    ):
+    with pytest.raises(LexergyError, match=r"No window of 8 \+ 8 tokens fits: all documents together have 9 tokens"):
         cut(["abc", "abcd"], 8, 8, "fixed")
     with pytest.raises(LexergyError, match="prefix has 8 tokens and the longest document 4"):
         cut(["abc", "abcd"], 8, 8, "until_eos")

@@ -79,7 +79,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    write(title)
+    drawn = Table(box=None, padding=(0, 2, 0, 0))
     for i, column in enumerate(columns):
         drawn.add_column(Text(column), justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:

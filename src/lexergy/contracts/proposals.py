@@ -36,7 +36,6 @@ LAWS: Final[dict[str, dict[str, Any]]] = {
     "across EOS": {"space": "fixed"},
     "temperature 0.5": {"temperature": 0.5},
     "temperature 2": {"temperature": 2.0, "space": "fixed"},
-    "top-k": {"top_k": 2},
     "top-p": {"top_p": 0.7},
     "temperature, top-k and top-p": {"temperature": 1.5, "top_k": 3, "top_p": 0.8},
 }
@@ -102,6 +101,7 @@ def check(proposal: Proposal) -> None:
         case = replace(case, vocabulary=sorted(set(drawn)))
     _scored(case)
     _as_text(case)
+    _drawn(case, "top-k", proposal.law_of(2, seed=0, top_k=2))
     _together(case, proposal.law_of(1, seed=0, top_k=2))
     _keyed(case)
     if small:

@@ -1,11 +1,14 @@
 """Files that are whole or absent: written beside their place, then renamed; checked by hash when read again."""
 
+# torch and safetensors leave some of their types open.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import hashlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from lexergy.core.errors import LexergyError
 
 
 @contextmanager
-def atomic(path: Path) -> Iterator[Path]:
+def atomic(path: Path) -> Generator[Path]:
     """A temporary file or folder beside `path` that takes its place when the block ends without an error.
 
     Whatever happens inside the block (a full disk, a kill, an exception), `path` holds either what it held before
@@ -34,7 +37,11 @@ def atomic(path: Path) -> Iterator[Path]:
             # A folder cannot be renamed over a folder that is not empty: the old one steps aside first.
             aside = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.old"
             path.rename(aside)
-            draft.rename(path)
+            try:
+                draft.rename(path)
+            except OSError:
+                aside.rename(path)
+                raise
             shutil.rmtree(aside)
         else:
             draft.replace(path)

@@ -47,9 +47,7 @@ class Provenance:
     when: str
 
 
-def provenance(
-    seed: int | None = None, *, command: str | None = None, device: str | None = None
-) -> Provenance:
+def provenance(seed: int | None = None, *, command: str | None = None, device: str | None = None) -> Provenance:
     """The provenance of this very run.
 
     `command`: the command line if not given. `device`: a torch device name such as "cpu" or "cuda:0",

@@ -5,11 +5,14 @@ Equation: uniform = mix(mix(seed ⊕ name₁) ⊕ name₂ …) / 2⁶⁴, where 
 is `Enumerated`, which walks through every outcome there is and says how probable it was.
 """
 
+# torch and safetensors leave some of their types open.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import hashlib
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -110,6 +113,16 @@ class Keyed(Rng):
         key = mix(torch.tensor([word(seed)]))
         key = mix(key ^ torch.tensor([word(p) for p in prompts], dtype=torch.long))
         return Keyed(mix(key ^ torch.tensor([word(s) for s in samples], dtype=torch.long)))
+
+    @staticmethod
+    def draws(seed: int, prompts: Sequence[Sequence[int]], n: int, first: Sequence[int] | None = None) -> "Keyed":
+        """n streams for each prompt given by ids, in order; those of prompt i are its samples first[i], first[i] + 1, …
+
+        `first` (default 0) is for prompts that come again: the same samples would be drawn again.
+        """
+        begin = [0] * len(prompts) if first is None else first
+        keys = [key for key in map(word, map(tuple, prompts)) for _ in range(n)]
+        return Keyed.grid(seed, keys, [start + sample for start in begin for sample in range(n)])
 
     def at(self, *names: int | str) -> "Keyed":
         keys = self.keys
@@ -230,7 +243,7 @@ def outcomes(run: Callable[[Rng], T], rows: int = 1, limit: int = 1_000_000) -> 
 
 
 @contextmanager
-def seeded(seed: int, *names: int | str) -> Iterator[None]:
+def seeded(seed: int, *names: int | str) -> Generator[None]:
     """torch's own generator (dropout, initialisation) set for the length of a block, and given back as it was."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):

@@ -78,9 +78,7 @@ class Universe:
 
     def indices(self, tokens: Tokens) -> Int[Tensor, "batch"]:
         """The place of each row's free tokens."""
-        return torch.tensor(
-            [self.index(tokens.free_ids(row)) for row in range(len(tokens))], dtype=torch.long
-        )
+        return torch.tensor([self.index(tokens.free_ids(row)) for row in range(len(tokens))], dtype=torch.long)
 
 
 def written(row: Sequence[int], direction: Direction) -> tuple[int, ...]:
@@ -103,9 +101,7 @@ class TabularLM:
         return TabularLM(
             universe,
             {
-                begun: torch.log_softmax(
-                    spread * Keyed.of(seed, "lm", *begun).gumbel(universe.vocabulary)[0], dim=-1
-                )
+                begun: torch.log_softmax(spread * Keyed.of(seed, "lm", *begun).gumbel(universe.vocabulary)[0], dim=-1)
                 for begun in sorted(beginnings)
             },
         )
@@ -119,9 +115,7 @@ class TabularLM:
             for t in range(len(order) + 1):
                 mass[order[:t]] = torch.logaddexp(mass[order[:t]], value) if order[:t] in mass else value
         beginnings = {written(row, universe.direction)[:t] for row in universe.rows for t in range(len(row))}
-        next_mass = {
-            b: torch.stack([mass[(*b, v)] for v in range(universe.vocabulary)]) for b in sorted(beginnings)
-        }
+        next_mass = {b: torch.stack([mass[(*b, v)] for v in range(universe.vocabulary)]) for b in sorted(beginnings)}
         return TabularLM(universe, {b: torch.log_softmax(values, dim=-1) for b, values in next_mass.items()})
 
     def next(self, begun: Sequence[int]) -> Float[Tensor, "vocabulary"]:
@@ -139,9 +133,7 @@ class TabularLM:
     def log_prob(self) -> Float[Tensor, "texts"]:
         """log P of every text of the universe; they sum to 1."""
         rows = [written(row, self.universe.direction) for row in self.universe.rows]
-        return torch.stack(
-            [torch.stack([self.next(row[:t])[row[t]] for t in range(len(row))]).sum() for row in rows]
-        )
+        return torch.stack([torch.stack([self.next(row[:t])[row[t]] for t in range(len(row))]).sum() for row in rows])
 
     def draw(self, rng: Rng) -> Int[Tensor, "rows"]:
         """A text for each stream, token by token, as places in the universe."""
@@ -178,9 +170,7 @@ class TabularMasked:
             agree = ((rows == given) | (given == MASKED)).all(dim=1)
             table = torch.zeros(universe.length, universe.vocabulary, dtype=torch.float64)
             for place in range(universe.length):
-                values = [
-                    log_prob.double()[agree & (rows[:, place] == v)] for v in range(universe.vocabulary)
-                ]
+                values = [log_prob.double()[agree & (rows[:, place] == v)] for v in range(universe.vocabulary)]
                 table[place] = torch.stack([torch.logsumexp(v, 0) for v in values])
             tables[context] = torch.log_softmax(table, dim=-1)
         return TabularMasked(universe, tables)
@@ -207,9 +197,7 @@ class TabularMasked:
 
 def _contexts(universe: Universe) -> Iterator[tuple[int, ...]]:
     if universe.eos is not None:
-        raise LexergyError(
-            "A masked language model is tabulated over texts of one length: use a Universe without eos."
-        )
+        raise LexergyError("A masked language model is tabulated over texts of one length: use a Universe without eos.")
     return itertools.product(range(MASKED, universe.vocabulary), repeat=universe.length)
 
 

@@ -1,5 +1,8 @@
 """The shared words: str → Tokens → Draws → Samples → Estimate or Bounds, each a frozen record checked where it is made."""
 
+# torch and safetensors leave some of their types open.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -150,7 +153,9 @@ class Law:
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Law":
         """The inverse of `to_json`."""
-        return Law(**{**value, "eos": tuple(value["eos"])})
+        given: dict[str, Any] = dict(value)
+        given["eos"] = tuple(given["eos"])
+        return Law(**given)
 
 
 @dataclass(frozen=True)
@@ -244,7 +249,8 @@ class Samples:
             raise LexergyError(
                 f"Cannot pick {m} different texts: only {alive} of {len(self)} have a weight above zero. Draw more, or replace=True."
             )
-        log_weight, rows = torch.log(self.weight), []
+        log_weight = torch.log(self.weight)
+        rows: list[int] = []
         for i in range(m):
             row = int(rng.at(i).categorical(log_weight[None])[0])
             rows.append(row)

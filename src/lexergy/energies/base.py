@@ -111,17 +111,23 @@ class Energy(nn.Module, ABC):
     def _score_block(self, texts: list[str], contexts: list[str], windows: Windows | None) -> Float[Tensor, "batch"]:
         rows = [self._rows(one, windows) for one in self.encode(texts, contexts)]
         with evaluating(self):
-            values = score.score_rows(self, [row for parts in rows for row in parts], self.plan.tokens, self.plan.device)
+            values = score.score_rows(
+                self, [row for parts in rows for row in parts], self.plan.tokens, self.plan.device
+            )
         if len(values) == len(rows):
             return values
         ends = torch.tensor([0, *(len(parts) for parts in rows)]).cumsum(0).tolist()
-        joined = [values[a:b].sum() if windows == "sum" else values[a:b].mean() for a, b in zip(ends, ends[1:], strict=False)]
+        joined = [
+            values[a:b].sum() if windows == "sum" else values[a:b].mean() for a, b in zip(ends, ends[1:], strict=False)
+        ]
         return torch.stack(joined)
 
     def encode(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Encoded]:
         """Context and text tokenised together, as this energy reads them."""
         if self.tokenizer is None:
-            raise LexergyError(f"{type(self).__name__} has no tokenizer, so it cannot read text. Give it one, or score Tokens.")
+            raise LexergyError(
+                f"{type(self).__name__} has no tokenizer, so it cannot read text. Give it one, or score Tokens."
+            )
         return encode(self.tokenizer, texts, contexts, special=self.special)
 
     def _rows(self, one: Encoded, windows: Windows | None) -> list[tuple[list[int], int, int]]:
@@ -131,7 +137,7 @@ class Energy(nn.Module, ABC):
             return [(one.ids, one.free_from, one.free_to)]
         if windows is None:
             raise LexergyError(
-                f'A text of {len(one.ids)} tokens does not fit the {longest} of this energy. Nothing is cut in silence: pass '
+                f"A text of {len(one.ids)} tokens does not fit the {longest} of this energy. Nothing is cut in silence: pass "
                 'windows="sum" or "mean", or a shorter text.'
             )
         if windows not in ("sum", "mean"):

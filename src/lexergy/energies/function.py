@@ -46,7 +46,9 @@ class Function(Energy):
     def reading(self, tokenizer: PreTrainedTokenizerBase) -> Energy:
         return Function(self.function, tokenizer)
 
-    def score(self, texts: Sequence[str], context: str | Sequence[str] = "", windows: Windows | None = None) -> list[float]:
+    def score(
+        self, texts: Sequence[str], context: str | Sequence[str] = "", windows: Windows | None = None
+    ) -> list[float]:
         texts, contexts = paired(texts, context)
         if windows is not None:
             raise LexergyError("A function of whole texts takes no windows. Leave windows out.")
@@ -70,4 +72,6 @@ class Function(Energy):
 
 def tiny() -> Function:
     """The length of a text plus how often it says the first letter."""
-    return Function(lambda texts: [0.3 * len(t) + t.count(toy.LETTERS[0]) for t in texts], character_tokenizer(toy.LETTERS))
+    return Function(
+        lambda texts: [0.3 * len(t) + t.count(toy.LETTERS[0]) for t in texts], character_tokenizer(toy.LETTERS)
+    )

@@ -1,7 +1,9 @@
 """A language model's own judgement: E(x) = −log P_LM(x | c), summed over the text's tokens.
 
-Relations: with this energy at weight λ, a joint model over the same language model is P_LM^(1+λ), up to Z. It is a normalised
-law by itself: Z = 1 over texts of that space.
+Relations: with this energy at weight λ, a joint model over the same language model is P_LM^(1+λ), up to Z. It is a
+normalised law by itself: Z = 1 over texts of that space.
+
+Inputs: text is read as the model's own proposal reads it; for one that reads right to left, a context stands behind.
 
 Example:
 
@@ -10,6 +12,7 @@ Example:
 Not to be confused with: the mean log-probability a token, which prefers short texts less and is no energy of a text.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -23,7 +26,7 @@ from lexergy.engine.language_model import LanguageModel
 from lexergy.engine.load import Loaded, load, quiet
 from lexergy.engine.probe import Plan, plan
 from lexergy.nets.transformer import TransformerForCausalLM, preset
-from lexergy.text.joint import Encoded, encode
+from lexergy.text.joint import Encoded
 from lexergy.text.tokenisers import character_tokenizer
 
 
@@ -48,35 +51,27 @@ class LM(Energy):
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         return -self.lm.token_log_prob(tokens).double().sum(1)
 
-    def encode(self, texts: Any, contexts: Any) -> list[Encoded]:
-        assert self.tokenizer is not None
-        return [self._started(one) for one in encode(self.tokenizer, texts, contexts)]
-
-    def _started(self, one: Encoded) -> Encoded:
-        """A text with nothing before it is read after the token that texts start from."""
-        if one.free_from > 0 or self.lm.start is None:
-            return one
-        return Encoded([self.lm.start, *one.ids], 1, one.free_to + 1, [(0, 0), *one.offsets])
+    def encode(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Encoded]:
+        return self.lm.encode(texts, contexts)
 
     def _rows(self, one: Encoded, windows: Windows | None) -> list[tuple[list[int], int, int]]:
-        """A long text is a strided sum: each token is scored once, after at least half a window of what stands before it."""
-        longest = self.longest
-        if longest is None or len(one.ids) <= longest:
+        longest, count = self.longest, len(one.ids)
+        if longest is None or count <= longest:
             return super()._rows(one, windows)
-        rows, at, stride = [], one.free_from, max(1, longest // 2)
-        while at < one.free_to:
-            end = min(one.free_to, longest if not rows and at < longest else at + stride)
-            begin = max(0, end - longest)
-            rows.append((one.ids[begin:end], at - begin, end - begin))
-            at = end
-        return rows
+        if self.lm.direction == "left_to_right":
+            spans = _strided(one.free_from, one.free_to, longest)
+            return [(one.ids[begin:end], at - begin, end - begin) for begin, at, end in spans]
+        spans = _strided(count - one.free_to, count - one.free_from, longest)
+        return [(one.ids[count - end : count - begin], 0, end - at) for begin, at, end in reversed(spans)]
 
     def _score_block(self, texts: list[str], contexts: list[str], windows: Windows | None) -> Float[Tensor, "batch"]:
-        return super()._score_block(texts, contexts, windows or "sum")
+        # Whatever other energies do with windows: here they are a sum over tokens.
+        return super()._score_block(texts, contexts, "sum")
 
     def score_tokens(self, text: str, context: str = "") -> list[tuple[str, float]]:
         one = self.encode([text], [context])[0]
-        whole, found = context + text, []
+        whole = context + text if self.lm.direction == "left_to_right" else text + context
+        found: list[float] = []
         for ids, start, end in self._rows(one, "sum"):
             tokens = Tokens.of([ids], [start])
             tokens.free[:, end:] = False
@@ -98,12 +93,31 @@ class LM(Energy):
         return cls(load(folder, "causal", **options))
 
 
+def _strided(free_from: int, free_to: int, longest: int) -> list[tuple[int, int, int]]:
+    """Windows (begin, scored from, end) of at most `longest` tokens: each free token is scored once, after as much as
+    fits of what stands before it, half a window at least."""
+    spans: list[tuple[int, int, int]] = []
+    at, stride = free_from, max(1, longest // 2)
+    while at < free_to:
+        end = min(free_to, longest if not spans and at < longest else at + stride)
+        spans.append((max(0, end - longest), at, end))
+        at = end
+    return spans
+
+
 def tiny() -> LM:
     """A random transformer over the toy alphabet."""
     tokenizer = character_tokenizer(toy.LETTERS)
-    config = preset("tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id)
+    config = preset(
+        "tiny",
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_attention_heads=2,
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id,
+    )
     with random.seeded(0, "tiny lm energy"):
         model = TransformerForCausalLM(config).double().eval()
-    for weight in (model.model.embedding.weight, model.lm_head.weight):
-        weight.data *= 20
+    for head in (model.get_input_embeddings(), model.get_output_embeddings()):
+        head.get_parameter("weight").data.mul_(20)
     return LM(Loaded(model, tokenizer, plan(), "tiny", "object"))

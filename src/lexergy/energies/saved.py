@@ -19,7 +19,9 @@ def read(folder: Path, **options: Any) -> Energy:
     """The energy in a folder. Options: device, dtype, attn_implementation, as the loaders of networks take them."""
     content = files.read_json(folder / "energy.json")
     if not isinstance(content, dict) or not {"kind", "config"} <= set(content):
-        raise LexergyError(f"{folder / 'energy.json'} lacks its kind or its config: it was not written by save_pretrained.")
+        raise LexergyError(
+            f"{folder / 'energy.json'} lacks its kind or its config: it was not written by save_pretrained."
+        )
     energy: Energy = catalog.load("energies", content["kind"]).load(folder, content["config"], **options)
     if "mined" in content:
         energy.mined = Law.from_json(content["mined"])

@@ -1,14 +1,14 @@
-"""A network's states, pooled, to a number: E(x) = w · pool_t h_t(c, x) + b. UNIT (causal) and BIT (bidirectional) of the
-generation paper, section 4.1; UniTransf and BiTransf of the discrimination paper.
+"""A network's states, pooled, to a number: E(x) = w · pool_t h_t(c, x) + b. UNIT (causal) and BIT (bidirectional) of
+the generation paper, section 4.1; UniTransf and BiTransf of the discrimination paper.
 
-Any Hugging Face trunk, or one of ours, from scratch or started from a pretrained one. `mean` pools the states of the free
-tokens, `first` takes the first position's.
+Any Hugging Face trunk, or one of ours, from scratch or started from a pretrained one. `mean` pools the states of the
+free tokens, `first` takes the first position's.
 
 Requirements: rows of at most `longest` tokens. A bidirectional trunk needs one that looks both ways: an encoder, or a
 transformer of ours loaded with causal=False.
 
-Relations: equals a bag of tokens when the trunk is its embedding and pooling is a sum. The head starts at zero, so that a
-fresh energy changes nothing: Z = 1, and the joint model is the language model.
+Relations: equals a bag of tokens when the trunk is its embedding and pooling is a sum. The head starts at zero, so that
+a fresh energy changes nothing: Z = 1, and the joint model is the language model.
 
 Example:
 
@@ -23,13 +23,13 @@ from typing import Any, Literal, final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from lexergy.core import files, random, toy
 from lexergy.core.errors import LexergyError
 from lexergy.core.types import Tokens
 from lexergy.energies.base import Energy
-from lexergy.engine.load import Loaded, load, quiet
+from lexergy.engine.load import Loaded, load, positions, quiet
 from lexergy.engine.probe import Plan, plan
 from lexergy.nets.transformer import TransformerModel, preset
 from lexergy.text.joint import Special
@@ -47,11 +47,12 @@ class Transformer(Energy):
         if pooling not in ("mean", "first"):
             raise LexergyError(f'pooling is "mean" or "first"; received {pooling!r}.')
         self.trunk: PreTrainedModel = loaded.model
-        self.tokenizer: PreTrainedTokenizerBase = loaded.tokenizer
+        self.tokenizer = loaded.tokenizer
         self.pooling: Pooling = pooling
         self.special: Special = special  # type: ignore[misc]
         self._plan = loaded.plan
-        self.head = nn.Linear(self.trunk.config.hidden_size, 1, device=self.trunk.device, dtype=self.trunk.dtype)
+        width = self.trunk.config.get_text_config().hidden_size
+        self.head = nn.Linear(width, 1, device=self.trunk.device, dtype=self.trunk.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -61,11 +62,7 @@ class Transformer(Energy):
 
     @property
     def longest(self) -> int | None:
-        limit = getattr(self.trunk.config, "max_position_embeddings", None)
-        # RoBERTa's family counts its positions from behind the padding id.
-        first = getattr(self.trunk.embeddings, "padding_idx", None) if "embeddings" in self.trunk._modules else None
-        shifted = self.trunk.config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
-        return limit - (first or 1) - 1 if limit and shifted else limit
+        return positions(self.trunk)
 
     def states(self, tokens: Tokens) -> Float[Tensor, "batch time width"]:
         """The trunk's last states; rows are left-aligned, so that default positions are right for every family."""
@@ -76,15 +73,19 @@ class Transformer(Energy):
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         tokens = tokens.left_aligned()
-        states = self.states(tokens)
+        wide = torch.promote_types(self.head.weight.dtype, torch.float32)
+        if tokens.ids.shape[1] == 0:
+            return self.head.bias.to(wide).expand(len(tokens))
+        states = self.states(tokens).to(wide)
+        # A text with nothing to pool gets the bias alone.
         if self.pooling == "first":
-            pooled = states[:, 0]
+            pooled = states[:, 0].masked_fill(~tokens.mask[:, :1].to(states.device), 0)
         else:
             free = (tokens.free & tokens.mask).to(states.device)[..., None]
-            # Sums over positions in float32 or better; an empty text has no states to pool and gets the bias alone.
-            wide = torch.promote_types(states.dtype, torch.float32)
-            pooled = (states.to(wide) * free).sum(1) / free.sum(1).clamp(min=1)
-        return self.head(pooled.to(self.head.weight.dtype)).squeeze(-1).to(torch.promote_types(states.dtype, torch.float32))
+            pooled = states.masked_fill(~free, 0).sum(1) / free.sum(1).clamp(min=1)
+        # Not the head's own product: this one stays in float32 under autocast and over bf16 weights, where an energy
+        # of ten would else be rounded to the nearest 0.06.
+        return (pooled * self.head.weight[0]).sum(-1) + self.head.bias[0]
 
     def config(self) -> dict[str, Any]:
         return {"pooling": self.pooling, "special": self.special}
@@ -92,6 +93,7 @@ class Transformer(Energy):
     def save_parts(self, folder: Path) -> None:
         with quiet():
             self.trunk.save_pretrained(folder)
+        assert self.tokenizer is not None
         self.tokenizer.save_pretrained(folder)
         files.write_tensors(folder / "head.safetensors", {"weight": self.head.weight, "bias": self.head.bias})
 

@@ -43,8 +43,7 @@ def map_rows(
         value = function(batch).detach()
         if value.dim() == 0 or value.shape[0] != len(batch):
             raise LexergyError(
-                f"A function of {len(batch)} rows must return a value a row; "
-                f"received shape {tuple(value.shape)}."
+                f"A function of {len(batch)} rows must return a value a row; received shape {tuple(value.shape)}."
             )
         # Left on its device until the end: fetching each batch would make a GPU wait for every one.
         values.append(value)

@@ -36,9 +36,7 @@ def rows_that_fit(longest: int, budget: int) -> int:
     return max(1, budget // max(1, longest))
 
 
-def for_each_batch(
-    rows: Sequence[int], lengths: Sequence[int], budget: int, run: Callable[[list[int]], None]
-) -> int:
+def for_each_batch(rows: Sequence[int], lengths: Sequence[int], budget: int, run: Callable[[list[int]], None]) -> int:
     """Call `run` on batches of `rows`, which come longest first; `lengths[row]` is a row's tokens.
 
     Where `run` runs out of memory, the budget becomes half of what that batch took and the same rows are

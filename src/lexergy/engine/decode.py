@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from transformers import Cache
 
 from lexergy.core.errors import LexergyError
-from lexergy.core.random import Rng
+from lexergy.core.random import Keyed, Rng
 from lexergy.core.types import Law
 from lexergy.engine import truncation
+from lexergy.engine.budget import for_each_batch
 from lexergy.engine.language_model import LanguageModel
 from lexergy.engine.load import evaluating
 
@@ -33,7 +35,7 @@ def continuations(lm: LanguageModel, prompts: Sequence[Sequence[int]], n: int, l
     """n continuations of each prompt; row i·n + j is sample j of prompt i, and `rng` has one stream a row.
 
     Prompts of one length go through the network together, so that nothing is ever padded; the rows in flight at once
-    are bounded by the token budget.
+    are bounded by the token budget, which is halved where memory runs out.
     """
     if rng.rows != len(prompts) * n:
         raise LexergyError(f"{len(prompts)} prompts × {n} samples need as many random streams; received {rng.rows}.")
@@ -42,24 +44,23 @@ def continuations(lm: LanguageModel, prompts: Sequence[Sequence[int]], n: int, l
     real = torch.zeros(len(prompts) * n, steps, dtype=torch.bool)
     log_q = torch.zeros(len(prompts) * n, dtype=torch.float64)
     log_p = torch.zeros(len(prompts) * n, dtype=torch.float64)
-    for rows in _batches([len(prompt) for prompt in prompts], n, steps, lm.plan.tokens):
+    lengths = [len(prompt) + steps for prompt in prompts for _ in range(n)]
+    by_length: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(row)
+
+    def run(rows: list[int]) -> None:
         index = torch.tensor(rows)
         written = _write(lm, [list(prompts[row // n]) for row in rows], law, rng.select(index))
         ids[index], real[index] = written.ids, written.real
         log_q[index], log_p[index] = written.log_q, written.log_p
+
+    # On the network's device, so that the logits never leave it.
+    rng = rng.to(lm.device) if isinstance(rng, Keyed) else rng
+    budget = lm.plan.tokens
+    for length in sorted(by_length, reverse=True):
+        budget = for_each_batch(by_length[length], lengths, budget, run)
     return Written(ids, real, log_q, log_p)
-
-
-def _batches(lengths: Sequence[int], n: int, steps: int, budget: int) -> list[list[int]]:
-    """Rows grouped by the length of their prompt, cut where they would not fit the budget."""
-    by_length: dict[int, list[int]] = {}
-    for prompt, length in enumerate(lengths):
-        by_length.setdefault(length, []).extend(range(prompt * n, (prompt + 1) * n))
-    batches = []
-    for length, rows in by_length.items():
-        at_once = max(1, budget // (length + steps))
-        batches += [rows[i : i + at_once] for i in range(0, len(rows), at_once)]
-    return batches
 
 
 def _write(lm: LanguageModel, prompts: list[list[int]], law: Law, rng: Rng) -> Written:
@@ -75,7 +76,12 @@ def _write(lm: LanguageModel, prompts: list[list[int]], law: Law, rng: Rng) -> W
     real: list[Tensor] = []
     with torch.no_grad(), evaluating(lm.model):
         out = lm.model(input_ids=torch.tensor(list(distinct), device=device), use_cache=True, logits_to_keep=1)
-        logits, cache = out.logits[:, -1].index_select(0, of_row.to(device)), out.past_key_values
+        logits, cache = out.logits[:, -1].index_select(0, of_row.to(device)), out.get("past_key_values")
+        if not isinstance(cache, Cache):
+            raise LexergyError(
+                f"{lm.name} keeps no keys and values of what it has read, which drawing builds on. Its texts can be "
+                "scored; draw from another model."
+            )
         cache.batch_select_indices(of_row.to(device))
         for step in range(law.max_new_tokens):
             full = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)

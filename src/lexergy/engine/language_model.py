@@ -6,15 +6,19 @@ direction it was trained, and how its states meet the vocabulary. Proposals draw
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from lexergy.core.errors import LexergyError
 from lexergy.core.types import Direction, Tokens
 from lexergy.engine import score, vocabulary
-from lexergy.engine.load import Loaded, evaluating, fingerprint
+from lexergy.engine.load import Loaded, evaluating, fingerprint, positions
+from lexergy.text.joint import Bos, Encoded, encode
+
 
 class LanguageModel:
     """A loaded causal network with the facts of its checkpoint."""
@@ -24,18 +28,27 @@ class LanguageModel:
         self.tokenizer = loaded.tokenizer
         self.plan = loaded.plan
         self.name, self.revision = loaded.name, loaded.revision
-        self.device = self.model.device
-        self.dtype = str(self.model.dtype).removeprefix("torch.")
-        if self.model.get_output_embeddings() is None:
+        head = self.model.get_output_embeddings()
+        if head is None:
             raise LexergyError(
-                f"{self.name} has no output vocabulary, so it is no language model. Load one made for causal language modelling."
+                f"{self.name} has no output vocabulary, so it is no language model. Load one made for causal language "
+                "modelling."
             )
         self.eos = self._eos(eos)
-        config = self.model.config.get_text_config()
-        self.vocabulary = int(self.model.get_output_embeddings().weight.shape[0])  # type: ignore[union-attr]
-        self.longest: int | None = getattr(config, "max_position_embeddings", None)
-        self.direction: Direction = getattr(config, "direction", "left_to_right")
+        self.vocabulary = int(head.get_parameter("weight").shape[0])
+        self.longest: int | None = positions(self.model)
+        self.direction: Direction = getattr(self.model.config.get_text_config(), "direction", "left_to_right")
         self._head = self._find_head()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is now."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> str:
+        """The name of the dtype that its weights have now."""
+        return str(self.model.dtype).removeprefix("torch.")
 
     @cached_property
     def hash(self) -> str:
@@ -44,46 +57,84 @@ class LanguageModel:
 
     def _eos(self, given: Sequence[int] | int | None) -> tuple[int, ...]:
         """The ids that end a text: those given, else the configuration's, else the tokenizer's."""
-        found = given
-        if found is None:
-            found = self.model.config.get_text_config().eos_token_id
-        if found is None:
-            found = self.tokenizer.eos_token_id
-        if found is None:
-            return ()
+        config = self.model.config
+        stated = [getattr(one, "eos_token_id", None) for one in (config, config.get_text_config(), self.tokenizer)]
+        found: Any = next((one for one in [given, *stated] if one is not None), ())
         return (found,) if isinstance(found, int) else tuple(found)
 
-    @property
-    def start(self) -> int | None:
-        """The id that an empty prompt stands for: the tokenizer's BOS, else the first EOS (texts were joined by it)."""
-        return self.tokenizer.bos_token_id if self.tokenizer.bos_token_id is not None else next(iter(self.eos), None)
+    def start(self, bos: Bos = "auto") -> int:
+        """The id that nothing stands for: the tokenizer's BOS, else the first EOS (texts were joined by it)."""
+        own = self.tokenizer.bos_token_id
+        first = own if isinstance(own, int) else next(iter(self.eos), None)
+        if first is None or bos == "never":
+            raise LexergyError(
+                f"An empty prompt or context has nothing to start from: {self.name} has no BOS or EOS token, or "
+                "bos='never' was asked for. Give at least one token."
+            )
+        return first
 
     def check_length(self, tokens: int) -> None:
         """Refuse what the network was not made for, rather than cut it."""
         if self.longest is not None and tokens > self.longest:
             raise LexergyError(
-                f"{tokens} tokens do not fit the {self.longest} positions of {self.name}. Shorten the prompt or ask for "
-                "fewer new tokens."
+                f"{tokens} tokens do not fit the {self.longest} positions of {self.name}. Shorten the prompt or ask "
+                "for fewer new tokens."
             )
 
-    def _find_head(self) -> Callable[[Tensor], Tensor] | None:
-        """The function from states to logits, if states times the output matrix is what this model does.
+    def encode(self, texts: Sequence[str], contexts: Sequence[str], bos: Bos = "auto") -> list[Encoded]:
+        """Context and text tokenised together, with the token that an empty context stands for put in.
 
-        Some families scale or squash their logits after the product. One small forward pass tells; where the two differ
-        the model's own full forward pass is used, which is right for anything.
+        Read right to left, the context is what stands behind the text.
         """
-        head = self.model.get_output_embeddings()
-        trunk = self.model.base_model
+        if self.direction == "right_to_left":
+            return self._encode_before(texts, contexts, bos)
+        found = []
+        for one in encode(self.tokenizer, texts, contexts, bos=bos):
+            if one.free_from == 0:
+                one = Encoded([self.start(bos), *one.ids], 1, one.free_to + 1, [(0, 0), *one.offsets])
+            found.append(one)
+        return found
+
+    def _encode_before(self, texts: Sequence[str], contexts: Sequence[str], bos: Bos) -> list[Encoded]:
+        """A token across the border is the text's here too. What the tokenizer would put in front is left out: a BOS
+        there would stand behind all that is written."""
+        wholes = [text + context for text, context in zip(texts, contexts, strict=True)]
+        found = []
+        for text, one in zip(texts, encode(self.tokenizer, wholes, [""] * len(wholes), bos="never"), strict=True):
+            end = sum(begin < len(text) for begin, _ in one.offsets)
+            ids, offsets = one.ids, one.offsets
+            if end == len(ids):
+                ids, offsets = [*ids, self.start(bos)], [*offsets, (len(text), len(text))]
+            found.append(Encoded(ids, 0, end, offsets))
+        return found
+
+    def _find_head(self) -> Callable[[Tensor], Tensor] | None:
+        """The output matrix, if what it makes of the trunk's states is what the model calls its logits.
+
+        Some families scale or squash their logits after the product, or change the states before it. One small forward
+        pass is watched: only where the matrix reads the trunk's states, and what it makes are the logits to the bit, is
+        it used by itself; anywhere else the model's own full forward pass is, which is right for anything.
+        """
+        head, trunk = self.model.get_output_embeddings(), self.model.base_model
         if head is None or trunk is self.model:
             return None
+        seen: dict[str, Tensor] = {}
+
+        def watch(_module: Any, args: tuple[Tensor, ...], out: Tensor) -> None:
+            seen.update({"read": args[0].float(), "made": out.float()})
+
         ids = torch.arange(4, device=self.device).remainder(self.vocabulary)[None]
-        with torch.no_grad(), evaluating(self.model):
-            states = trunk(input_ids=ids, use_cache=False).last_hidden_state
-            own = self.model(input_ids=ids, use_cache=False).logits
-            if states.shape[-1] != head.weight.shape[-1]:  # type: ignore[union-attr]
-                return None
-            close = torch.allclose(head(states).float(), own.float(), atol=1e-2, rtol=1e-2)
-        return head if close else None  # type: ignore[return-value]
+        watching = head.register_forward_hook(watch)
+        try:
+            with torch.no_grad(), evaluating(self.model):
+                states = trunk(input_ids=ids, use_cache=False).last_hidden_state.float()
+                logits = self.model(input_ids=ids, use_cache=False).logits.float()
+        finally:
+            watching.remove()
+        if not seen or seen["read"].shape != states.shape or not torch.equal(seen["made"], logits):
+            return None
+        # Two passes of one network, which on a GPU need not be the same to the bit.
+        return head if float((seen["read"] - states).abs().max()) <= 0.01 * float(states.abs().max()) else None
 
     def oriented(self, tokens: Tokens) -> Tokens:
         """Tokens as the network reads them: a right-to-left model reads each text from its end."""
@@ -95,32 +146,45 @@ class LanguageModel:
     def token_log_prob(self, tokens: Tokens) -> Float[Tensor, "batch time"]:
         """log P of each free token given all that the network read before it, in reading order; 0 elsewhere.
 
-        Only the rows before a free token meet the vocabulary. A free token that nothing stands before has no probability
-        and is refused: give a context, or a tokenizer with BOS.
+        Only the rows before a free token meet the vocabulary. A free token that nothing stands before has no
+        probability and is refused: give a context, or a tokenizer with BOS.
         """
         read = self.oriented(tokens)
         wanted = read.free & read.mask
-        if bool(wanted[:, 0].any()):
+        if bool(wanted[:, :1].any()):
             raise LexergyError(
-                "The first token of a text has no probability: nothing stands before it. Give a context, or bos='always'."
+                "The first token of a text has no probability: nothing stands before it. Give a context, or "
+                "bos='always'."
             )
+        before = torch.nn.functional.pad(wanted[:, 1:], (0, 1))
+        found = self._log_prob_after(read, before, read.ids[wanted])
+        out = torch.zeros(wanted.shape, dtype=found.dtype, device=self.device)
+        out[wanted.to(self.device)] = found
+        return self._restored(tokens, read, out)
+
+    def _log_prob_after(
+        self, read: Tokens, at: Bool[Tensor, "batch time"], targets: Int[Tensor, "rows *each"]
+    ) -> Float[Tensor, "rows *each"]:
+        """log P of tokens that come next after the places `at`, one place a row; targets row by row."""
         self.check_length(read.ids.shape[1])
-        states_at = wanted[:, 1:]
-        ids, mask = read.ids.to(self.device), read.mask.to(self.device)
+        ids, mask, at, targets = (one.to(self.device) for one in (read.ids, read.mask, at, targets))
         # Without padding there is nothing to mask, and every family then takes its fastest path.
         attention = None if bool(mask.all()) else mask.long()
-        targets = ids[:, 1:][states_at.to(self.device)]
         with torch.no_grad(), evaluating(self.model):
             if self._head is not None:
-                states = self.model.base_model(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
-                found = vocabulary.token_log_prob(self._head, states[:, :-1][states_at.to(self.device)], targets, self.vocabulary)
-            else:
-                logits = self.model(input_ids=ids, attention_mask=attention, use_cache=False).logits
-                rows = logits[:, :-1][states_at.to(self.device)]
-                found = vocabulary.token_log_prob(lambda x: x, rows, targets, self.vocabulary)
-        out = torch.zeros(wanted.shape, dtype=found.dtype, device=self.device)
-        out[:, 1:][states_at.to(self.device)] = found
-        return self._restored(tokens, read, out)
+                states = self.model.base_model(input_ids=ids, attention_mask=attention, use_cache=False)
+                return vocabulary.token_log_prob(self._head, states.last_hidden_state[at], targets, self.vocabulary)
+            # A model's own pass makes the logits of every place: so few texts at once that these stay one chunk.
+            texts = max(1, vocabulary.chunk_rows(self.vocabulary, self.device) // max(1, ids.shape[1]))
+            found, done = [torch.zeros(0, *targets.shape[1:], device=self.device)], 0
+            for start in range(0, len(ids), texts):
+                part = slice(start, start + texts)
+                padded = None if attention is None else attention[part]
+                logits = self.model(input_ids=ids[part], attention_mask=padded, use_cache=False).logits[at[part]]
+                here = targets[done : done + len(logits)]
+                found.append(vocabulary.token_log_prob(lambda rows: rows, logits, here, self.vocabulary))
+                done += len(logits)
+            return torch.cat(found)
 
     def _restored(self, tokens: Tokens, read: Tokens, values: Tensor) -> Tensor:
         """Values back from the network's order to the places the tokens were given in."""
@@ -140,17 +204,14 @@ class LanguageModel:
     def end_log_prob(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         """log of the probability that each text ends where its real tokens end: any of the EOS ids counts."""
         if not self.eos:
-            raise LexergyError(f"{self.name} has no EOS token, so no text of it ends. Pass eos= when loading it, or eos=False here.")
+            raise LexergyError(
+                f"{self.name} has no EOS token, so no text of it ends. Pass eos= when loading it, or eos=False here."
+            )
+        ends = torch.tensor(self.eos)
 
         def run(batch: Tokens) -> Tensor:
             read = self.oriented(batch)
-            ids, mask = read.ids.to(self.device), read.mask.to(self.device)
-            with torch.no_grad(), evaluating(self.model):
-                logits = self.model(
-                    input_ids=ids, attention_mask=None if bool(mask.all()) else mask.long(), use_cache=False
-                ).logits
-            last = logits[torch.arange(len(read), device=self.device), read.lengths.to(self.device) - 1]
-            log_p = torch.log_softmax(last.to(torch.promote_types(last.dtype, torch.float32)), dim=-1)
-            return torch.logsumexp(log_p[:, list(self.eos)].double(), dim=-1)
+            last = torch.arange(read.ids.shape[1], device=read.mask.device) == read.lengths[:, None] - 1
+            return torch.logsumexp(self._log_prob_after(read, last, ends.expand(len(read), -1)).double(), dim=-1)
 
         return score.score(run, tokens, self.plan.tokens)

@@ -1,6 +1,6 @@
 """From a place (a folder, a Hub id) or a (model, tokenizer) pair to a network that is ready to be read.
 
-Weights are safetensors, code in a checkpoint is never run. A model object keeps its dtype and is never changed in place.
+Weights are safetensors, code in a checkpoint is never run. A model object keeps its dtype and is not changed in place.
 """
 
 import hashlib
@@ -25,6 +25,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from lexergy.core.errors import LexergyError
+from lexergy.engine.measure import DTYPES
 from lexergy.engine.probe import Plan, Shape, plan
 from lexergy.nets.transformer import TransformerConfig, TransformerForCausalLM, TransformerForMaskedLM, TransformerModel
 from lexergy.text.tokenisers import load_tokenizer
@@ -58,16 +59,19 @@ def load(
     revision: str | None = None,
     attn_implementation: str | None = None,
 ) -> Loaded:
-    """A network in a role. A pair of objects is taken as it is; a place is read at the probe's dtype unless one is asked for."""
+    """A network in a role. A pair of objects is taken as it is; a place is read at the probe's dtype, or the one asked
+    for."""
     if isinstance(source, tuple):
         model, tokenizer = source
         name = str(model.config.name_or_path or type(model).__name__)
         own = str(model.dtype).removeprefix("torch.")
         if dtype not in (None, "auto", own):
             raise LexergyError(
-                f"A model object keeps its own dtype ({own}); received dtype={dtype!r}. Convert it first, or give its folder."
+                f"A model object keeps its own dtype ({own}); received dtype={dtype!r}. Convert it first, or give its "
+                "folder."
             )
-        where = plan(Shape.of(model.config), device=model.device.type, dtype=own if own != "float64" else None)
+        # Of a dtype that the probe does not measure, what it knows best stands in: only the budget comes from it.
+        where = plan(Shape.of(model.config), device=model.device.type, dtype=own if own in DTYPES else None)
         return Loaded(model, tokenizer, where, name, "object")
     place = str(source)
     config = _config(place, revision)
@@ -102,7 +106,8 @@ def _config(place: str, revision: str | None) -> Any:
         return AutoConfig.from_pretrained(place, revision=revision or "main", trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise LexergyError(
-            f"There is no model at {place!r} ({_first_line(error)}). Give a folder that save_pretrained wrote, or a Hub id."
+            f"There is no model at {place!r} ({_first_line(error)}). Give a folder that save_pretrained wrote, or a "
+            "Hub id."
         ) from error
 
 
@@ -125,6 +130,18 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def positions(model: PreTrainedModel) -> int | None:
+    """How many tokens of a text a network has positions for; None: as many as memory holds."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit < 1:
+        return None
+    for name, part in model.named_modules():
+        # RoBERTa's family counts from behind the padding id, which has a position of its own.
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            return limit - part.padding_idx - 1
+    return limit
+
+
 def fingerprint(model: nn.Module) -> str:
     """A short hash that tells one model from another, the same in float32 and in bf16.
 
@@ -143,12 +160,16 @@ def fingerprint(model: nn.Module) -> str:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Dropout off for the length of a block, and every part given back in the mode it was found in."""
+    """Dropout off for the length of a block, and every part given back in the mode it was found in.
+
+    Hugging Face's notes are not heard: where padding is EOS, one says of a text that ends that it may be padded.
+    """
     training = [part for part in module.modules() if part.training]
     for part in training:
         part.training = False
     try:
-        yield
+        with quiet():
+            yield
     finally:
         for part in training:
             part.training = True

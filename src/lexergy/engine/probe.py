@@ -134,9 +134,7 @@ class Plan:
         return Plan(**value)
 
 
-def plan(
-    shape: Shape | None = None, device: str | None = None, dtype: str | None = None, fresh: bool = False
-) -> Plan:
+def plan(shape: Shape | None = None, device: str | None = None, dtype: str | None = None, fresh: bool = False) -> Plan:
     """The plan for a model shape. None or "auto" lets the measurement choose; `fresh` measures again.
 
     Threads are reported as torch has them (OMP_NUM_THREADS, or one a core) and never set.

@@ -1,4 +1,4 @@
-"""One number a text, for any network: duplicates once, sorted by length, batches by token budget, results in input order.
+"""One number a text, for any network: duplicates once, batches by length under a token budget, results in input order.
 
 The same path serves energies and language-model probabilities, so that what is proved of one (no dependence on batch,
 order or padding) holds for the other.

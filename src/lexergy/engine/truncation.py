@@ -1,6 +1,6 @@
-"""The law a token is drawn by: temperature, then top-k, then top-p, renormalised. Exactly k tokens; ties go to the lower id.
+"""The law a token is drawn by: temperature, then top-k, then top-p, renormalised. Exactly k tokens, ties by lower id.
 
-    log q = log softmax(restrict(logits / temperature))
+log q = log softmax(restrict(logits / temperature))
 """
 
 import torch

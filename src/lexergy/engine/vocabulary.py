@@ -1,7 +1,7 @@
-"""Where states meet the vocabulary: log p(v | h) = (W h + b)_v − log Σ_u exp (W h + b)_u, for the rows that need it only.
+"""Where states meet the vocabulary: log p(v | h) = (W h + b)_v − log Σ_u exp (W h + b)_u, for the rows that need it.
 
-The full [batch, time, vocabulary] block is never made. Scoring takes rows in chunks and keeps one number a row; training
-takes them in chunks too and forms the gradient while the chunk's logits are at hand, so that nothing is computed twice.
+The full [batch, time, vocabulary] block is never made. Scoring takes rows in chunks and keeps one number a row;
+training takes them in chunks too and forms the gradient while the chunk's logits are at hand, once.
 
 Not to be confused with: `F.cross_entropy(W h, targets)`, which is the same number and keeps every logit.
 """
@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 CHUNK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 27}
-"""Logits held at once, at most. On a CPU a chunk and what is done to it should stay in the last cache: at four times the
-size the same work took 1.6 times as long."""
+"""Logits held at once, at most. On a CPU a chunk and what is done to it should stay in the last cache: at four times
+the size the same work took 1.6 times as long."""
 
 
 def chunk_rows(vocabulary: int, device: torch.device) -> int:
@@ -35,16 +35,17 @@ class _WeightedNLL(torch.autograd.Function):
         targets: Int[Tensor, "rows"],
         coefficients: Float[Tensor, "rows"],
     ) -> Float[Tensor, ""]:
-        compute = torch.get_autocast_dtype(states.device.type) if torch.is_autocast_enabled(states.device.type) else states.dtype
+        device = states.device.type
+        compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         w = weight.to(compute)
         need_states, need_weight, need_bias = ctx.needs_input_grad[:3]
         grad_states = torch.empty_like(states) if need_states else None
         # Sums over many rows are kept in float32: chunks of bf16 gradients added in bf16 would lose the small ones.
-        grad_weight = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32)) if need_weight else None
-        grad_bias = torch.zeros_like(bias, dtype=torch.promote_types(bias.dtype, torch.float32)) if bias is not None and need_bias else None
+        grad_weight = _wide_zeros(weight) if need_weight else None
+        grad_bias = _wide_zeros(bias) if bias is not None and need_bias else None
         total = torch.zeros((), dtype=torch.promote_types(states.dtype, torch.float32), device=states.device)
         rows_at_once = chunk_rows(weight.shape[0], states.device)
-        with torch.autocast(states.device.type, enabled=False):
+        with torch.autocast(device, enabled=False):
             for start in range(0, states.shape[0], rows_at_once):
                 rows = slice(start, start + rows_at_once)
                 h, t, c = states[rows].to(compute), targets[rows, None], coefficients[rows, None].to(total.dtype)
@@ -71,7 +72,8 @@ class _WeightedNLL(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
         grad_states, grad_weight, grad_bias = ctx.saved_tensors
         return (
             None if grad_states is None else grad_states * grad.to(grad_states.dtype),
@@ -80,6 +82,11 @@ class _WeightedNLL(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _wide_zeros(like: Tensor) -> Tensor:
+    """Where gradients are summed: float32 or better."""
+    return torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
 
 
 def weighted_nll(
@@ -97,15 +104,20 @@ def weighted_nll(
 def token_log_prob(
     logits_of: Callable[[Tensor], Tensor],
     states: Float[Tensor, "rows width"],
-    targets: Int[Tensor, "rows"],
+    targets: Int[Tensor, "rows *each"],
     vocabulary: int,
-) -> Float[Tensor, "rows"]:
-    """log softmax(logits_of(h_i))[target_i], chunk by chunk, in float32 or better; `logits_of` is the model's own head."""
-    found = [torch.zeros(0, dtype=torch.promote_types(states.dtype, torch.float32), device=states.device)]
+) -> Float[Tensor, "rows *each"]:
+    """log softmax(logits_of(h_i))[target_i], chunk by chunk, in float32 or better; `logits_of` is the model's own head.
+
+    A row may have several targets.
+    """
+    wide = torch.promote_types(states.dtype, torch.float32)
+    found = [torch.zeros(0, *targets.shape[1:], dtype=wide, device=states.device)]
     rows_at_once = chunk_rows(vocabulary, states.device)
     for start in range(0, states.shape[0], rows_at_once):
         rows = slice(start, start + rows_at_once)
-        logits = logits_of(states[rows])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        found.append(logits.gather(1, targets[rows, None]).squeeze(1) - torch.logsumexp(logits, dim=-1))
+        logits = logits_of(states[rows]).to(wide)
+        wanted = targets[rows]
+        chosen = logits.gather(1, wanted.reshape(len(wanted), -1)) - torch.logsumexp(logits, dim=-1, keepdim=True)
+        found.append(chosen.reshape(wanted.shape))
     return torch.cat(found)

@@ -56,7 +56,9 @@ def _figures(found: Perplexity) -> KeyFigures:
             KeyFigure(
                 "with its energy",
                 round(found.certified.value, 2),
-                f"certified perplexity, {share:.1%} lower" if share > 0 else f"certified perplexity, {-share:.1%} higher",
+                f"certified perplexity, {share:.1%} lower"
+                if share > 0
+                else f"certified perplexity, {-share:.1%} higher",
             ),
             KeyFigure(
                 "gain",
@@ -170,4 +172,6 @@ def _texts(shown: Sequence[tuple[str, str, Samples]]) -> Texts:
             ),
             TextItem("lowest energy", prompt, samples.texts[best], f"energy {float(samples.energy[best]):.2f}"),
         ]
-    return Texts("Continuations", items, "Each prompt goes on four ways. Small models write small sense; compare the four.")
+    return Texts(
+        "Continuations", items, "Each prompt goes on four ways. Small models write small sense; compare the four."
+    )

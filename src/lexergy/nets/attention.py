@@ -3,6 +3,8 @@
 A product of two turned features depends on how far apart they stand, never on where: texts may start at any position.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -20,13 +22,40 @@ def rotary(
 
 
 def turn(
-    x: Float[Tensor, "batch heads time width"],
+    x: Float[Tensor, "*parts batch heads time width"],
     cosine: Float[Tensor, "some 1 time half"],
     sine: Float[Tensor, "some 1 time half"],
-) -> Float[Tensor, "batch heads time width"]:
-    """Rotate the pairs (first half, second half) of each head's features."""
+) -> Float[Tensor, "*parts batch heads time width"]:
+    """Rotate the pairs (first half, second half) of each head's features; several parts (queries, keys) at once."""
+    return _Turn.apply(x, cosine.to(x.dtype), sine.to(x.dtype))  # type: ignore[no-any-return]
+
+
+class _Turn(torch.autograd.Function):
+    """A rotation, whose gradient is the rotation back: nothing of x is kept, and each way is four passes over it.
+
+    Written with autograd's own operators it took a fifth of a training step at width 256 on two cores.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        ctx.save_for_backward(cosine, sine)
+        return _turned(x, cosine, sine)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        cosine, sine = ctx.saved_tensors
+        return _turned(grad, cosine, -sine), None, None
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cosine - b * sine, a * sine + b * cosine], dim=-1)
+    if x.device.type != "cpu":
+        return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1)  # which a compiler makes one pass of
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    first, second = out.chunk(2, dim=-1)
+    torch.mul(a, cosine, out=first).addcmul_(b, sine, value=-1)
+    torch.mul(b, cosine, out=second).addcmul_(a, sine)
+    return out
 
 
 def attend(

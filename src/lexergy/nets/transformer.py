@@ -112,8 +112,8 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch time width"]:
         batch, time, width = x.shape
         qkv = self.qkv(self.attention_norm(x)).view(batch, time, 3, self.heads, -1)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        q, k = turn(q, cosine.to(q.dtype), sine.to(q.dtype)), turn(k, cosine.to(k.dtype), sine.to(k.dtype))
+        v = qkv[:, :, 2].transpose(1, 2)
+        q, k = turn(qkv[:, :, :2].permute(2, 0, 3, 1, 4), cosine, sine)
         if cache is not None:
             k, v = cache.update(k, v, self.index)
         mixed = attend(q, k, v, visible, causal=visible is None and self.causal and time > 1)
@@ -185,6 +185,9 @@ class TransformerModel(_Base):
         cosine, sine = rotary(position_ids, width, self.config.rope_theta)
         visible = self._visible(attention_mask, segments, past, time, input_ids.device)
         x = self.embedding(input_ids)
+        if torch.is_autocast_enabled(x.device.type):
+            # The residual stream in the products' dtype: half the traffic of everything that is not a product.
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         if self.config.dropout:
             x = F.dropout(x, self.config.dropout, self.training)
         states = [x] if output_hidden_states else None

@@ -5,7 +5,7 @@ A new proposal is one file in this folder: a docstring, one final class, and `ti
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, overload
+from typing import Any, ClassVar, overload
 
 from jaxtyping import Float
 from torch import Tensor
@@ -60,20 +60,24 @@ class Proposal(ABC):
         """The probability that each text goes on so (eos=True: and ends there). Draws and Tokens are read by their ids."""
 
     @overload
-    def sample(self, prompt: str, n: int = 1, max_new_tokens: int = 40, **options: object) -> Draws: ...
+    def sample(
+        self, prompt: str, n: int = 1, max_new_tokens: int = 40, rng: Rng | None = None, **options: Any
+    ) -> Draws: ...
     @overload
-    def sample(self, prompt: Sequence[str], n: int = 1, max_new_tokens: int = 40, **options: object) -> list[Draws]: ...
+    def sample(
+        self, prompt: list[str], n: int = 1, max_new_tokens: int = 40, rng: Rng | None = None, **options: Any
+    ) -> list[Draws]: ...
     def sample(
         self,
-        prompt: str | Sequence[str],
+        prompt: str | list[str],
         n: int = 1,
         max_new_tokens: int = 40,
         rng: Rng | None = None,
-        **options: object,
+        **options: Any,
     ) -> Draws | list[Draws]:
         """n draws after a prompt, or after each of a list. Options: temperature, top_k, top_p, space, eos, seed; what is
         not asked for is not applied."""
-        law = self.law_of(max_new_tokens, **options)  # type: ignore[arg-type]
+        law = self.law_of(max_new_tokens, **options)
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         draws = self.draw([self.prompt_ids(one) for one in prompts], n, law, rng)
         return draws[0] if isinstance(prompt, str) else draws

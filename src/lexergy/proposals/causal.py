@@ -53,16 +53,9 @@ class Causal(Proposal):
         return f"Causal({self.lm.name!r}, {self.lm.dtype} on {self.lm.device})"
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        ids = encode(self.tokenizer, [prompt], [""], bos=self.bos)[0].ids
-        return ids or [self._start()]
-
-    def _start(self) -> int:
-        if self.lm.start is None or self.bos == "never":
-            raise LexergyError(
-                f"An empty prompt has nothing to start from: {self.lm.name} has no BOS or EOS token, or bos='never' was asked "
-                "for. Give a prompt of at least one token."
-            )
-        return self.lm.start
+        # Written right to left, a BOS in front of the prompt would stand inside the text.
+        bos = self.bos if self.direction == "left_to_right" else "never"
+        return encode(self.tokenizer, [prompt], [""], bos=bos)[0].ids or [self.lm.start(self.bos)]
 
     def law_of(
         self,
@@ -102,11 +95,12 @@ class Causal(Proposal):
             raise LexergyError(f"n must be at least 1; received {n}.")
         if not prompts:
             return []
+        if not all(prompts):
+            raise LexergyError('A prompt of no ids has nothing to go on from: start it as prompt_ids("") does.')
         self.lm.check_length(max(len(prompt) for prompt in prompts) + law.max_new_tokens)
         read = [list(p) if self.direction == "left_to_right" else list(p)[::-1] for p in prompts]
         if rng is None:
-            keys = [random.word(tuple(prompt)) for prompt in read for _ in range(n)]
-            rng = Keyed.grid(law.seed, keys, list(range(n)) * len(read))
+            rng = Keyed.draws(law.seed, read, n)
         written = continuations(self.lm, read, n, law, rng)
         return [self._draws(prompt, written, slice(i * n, (i + 1) * n), law) for i, prompt in enumerate(read)]
 
@@ -122,7 +116,10 @@ class Causal(Proposal):
         ends = set(law.eos) if law.space == "until_eos" else set()
         # A right-to-left text has nothing before it; a continuation's first space must survive decoding.
         before = read if self.direction == "left_to_right" else []
-        texts = [decode(self.tokenizer, [i for i in tokens.free_ids(row) if i not in ends], before) for row in range(len(ids))]
+        texts = [
+            decode(self.tokenizer, [i for i in tokens.free_ids(row) if i not in ends], before)
+            for row in range(len(ids))
+        ]
         return Draws(texts, tokens, written.log_q[rows], written.log_p[rows], law)
 
     def _pad(self) -> int:
@@ -133,31 +130,11 @@ class Causal(Proposal):
         return self.lm.log_prob(tokens)
 
     def encode(self, texts: Sequence[str], context: str | Sequence[str] = "") -> list[tuple[list[int], int, int]]:
-        """Rows (ids, free from, free to): context and text tokenised together, what stands for an empty context put in."""
+        """Rows (ids, free from, free to): context and text tokenised together, and what an empty context stands for."""
         contexts = [context] * len(texts) if isinstance(context, str) else list(context)
         if len(contexts) != len(texts):
             raise LexergyError(f"{len(texts)} texts need one context or as many; received {len(contexts)}.")
-        if self.direction == "right_to_left":
-            return self._encode_before(texts, contexts)
-        rows = []
-        for encoded in encode(self.tokenizer, list(texts), contexts, bos=self.bos):
-            ids, start, end = encoded.ids, encoded.free_from, encoded.free_to
-            if start == 0:
-                ids, start, end = [self._start(), *ids], 1, end + 1
-            rows.append((ids, start, end))
-        return rows
-
-    def _encode_before(self, texts: Sequence[str], contexts: Sequence[str]) -> list[tuple[list[int], int, int]]:
-        """For a model that writes backwards the text stands before its context; a token across the border is the text's."""
-        rows = []
-        wholes = [text + context for text, context in zip(texts, contexts, strict=True)]
-        for text, encoded in zip(texts, encode(self.tokenizer, wholes, [""] * len(wholes), bos="never"), strict=True):
-            end = sum(begin < len(text) for begin, _ in encoded.offsets)
-            ids = list(encoded.ids)
-            if end == len(ids):
-                ids.append(self._start())
-            rows.append((ids, 0, end))
-        return rows
+        return [(one.ids, one.free_from, one.free_to) for one in self.lm.encode(list(texts), contexts, self.bos)]
 
     def log_prob(  # type: ignore[override]
         self, texts: Draws | Tokens | Sequence[str], context: str | Sequence[str] = "", eos: bool = False
@@ -176,7 +153,14 @@ class Causal(Proposal):
 def tiny() -> Causal:
     """A random transformer over the toy alphabet, in float64."""
     tokenizer = character_tokenizer(toy.LETTERS)
-    config = preset("tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id)
+    config = preset(
+        "tiny",
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_attention_heads=2,
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id,
+    )
     with random.seeded(0, "tiny causal"):
         model = TransformerForCausalLM(config).double().eval()
     # Fresh weights give nearly uniform laws that read the last token only: a wrong law or position would go unnoticed.

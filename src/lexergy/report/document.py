@@ -218,6 +218,4 @@ def _section(value: Any, where: str) -> Section:
         raise LexergyError(f"{where} does not say its kind.")
     if value["kind"] not in _KINDS:
         raise unknown("kind of section", value["kind"], _KINDS)
-    return decode(
-        _KINDS[value["kind"]], {name: item for name, item in value.items() if name != "kind"}, where
-    )
+    return decode(_KINDS[value["kind"]], {name: item for name, item in value.items() if name != "kind"}, where)

@@ -34,14 +34,9 @@ def render_html(report: Report) -> str:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters["shown"] = shown
-    environment.filters["paragraphs"] = lambda text: [
-        part.strip() for part in text.split("\n\n") if part.strip()
-    ]
+    environment.filters["paragraphs"] = lambda text: [part.strip() for part in text.split("\n\n") if part.strip()]
     sections = [_ready(section, f"plot-{i}") for i, section in enumerate(report.sections)]
-    return (
-        environment.get_template(TEMPLATE).render(report=report, origin=report.provenance, sections=sections)
-        + "\n"
-    )
+    return environment.get_template(TEMPLATE).render(report=report, origin=report.provenance, sections=sections) + "\n"
 
 
 def _ready(section: Any, name: str) -> dict[str, Any]:
@@ -96,6 +91,4 @@ def _left_out(section: Lines | Histogram | Bars) -> str:
     count = left_out(section)
     if not count:
         return ""
-    return (
-        f"{number(count)} value{'s are' if count > 1 else ' is'} not drawn, being infinite or not a number."
-    )
+    return f"{number(count)} value{'s are' if count > 1 else ' is'} not drawn, being infinite or not a number."

@@ -83,8 +83,7 @@ def _section(section: Section) -> list[str]:
     if isinstance(section, KeyFigures):
         return [
             "\n".join(
-                f"- **{line(f.label)}: {line(shown(f.value))}** {line(f.detail)}".rstrip()
-                for f in section.figures
+                f"- **{line(f.label)}: {line(shown(f.value))}** {line(f.detail)}".rstrip() for f in section.figures
             )
         ]
     head = f"## {line(section.title)}"
@@ -130,9 +129,7 @@ def _histogram(section: Histogram) -> str:
         if not values:
             rows.append([group.name, 0, None, None, None, None])
             continue
-        low, middle, high = (
-            values[min(len(values) - 1, int(share * len(values)))] for share in (0.05, 0.5, 0.95)
-        )
+        low, middle, high = (values[min(len(values) - 1, int(share * len(values)))] for share in (0.05, 0.5, 0.95))
         rows.append([group.name, len(values), statistics.fmean(values), low, middle, high])
     return table([section.x_label, "n", "mean", "5 % lie below", "median", "95 % lie below"], rows)
 

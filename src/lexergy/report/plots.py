@@ -56,9 +56,7 @@ def left_out(section: Lines | Histogram | Bars) -> int:
     """How many values a figure cannot show: not finite, or on a logarithmic axis not above zero."""
     if isinstance(section, Lines):
         points = [(x, y) for series in section.series for x, y in zip(series.x, series.y, strict=True)]
-        return sum(
-            not (math.isfinite(x) and math.isfinite(y) and (x > 0 or not section.log_x)) for x, y in points
-        )
+        return sum(not (math.isfinite(x) and math.isfinite(y) and (x > 0 or not section.log_x)) for x, y in points)
     values = (
         [v for group in section.series for v in group.values]
         if isinstance(section, Histogram)
@@ -71,15 +69,10 @@ def lines(section: Lines) -> "Figure":
     """Curves with their intervals as bands, and horizontal lines of reference."""
     fig, axes = _axes(3.3)
     for i, series in enumerate(section.series):
-        x = [
-            value if math.isfinite(value) and (value > 0 or not section.log_x) else math.nan
-            for value in series.x
-        ]
+        x = [value if math.isfinite(value) and (value > 0 or not section.log_x) else math.nan for value in series.x]
         y = _finite(series.y)
         if series.low is not None and series.high is not None:
-            axes.fill_between(
-                x, _finite(series.low), _finite(series.high), color=colour(i), alpha=0.16, linewidth=0
-            )
+            axes.fill_between(x, _finite(series.low), _finite(series.high), color=colour(i), alpha=0.16, linewidth=0)
         few = len(x) <= 12
         axes.plot(
             x,
@@ -129,10 +122,7 @@ def bars(section: Bars) -> "Figure":
     """Named values: bars that stand on zero or, where zero is far away, dots, which need no zero."""
     fig, axes = _axes(0.75 + 0.4 * max(1, len(section.bars)))
     ends = [
-        end
-        for bar in section.bars
-        for end in (bar.value, bar.low, bar.high)
-        if end is not None and math.isfinite(end)
+        end for bar in section.bars for end in (bar.value, bar.low, bar.high) if end is not None and math.isfinite(end)
     ]
     far = bool(ends) and min(ends) > 0 and max(ends) - min(ends) < 0.35 * max(ends)
     for i, bar in enumerate(section.bars):
@@ -143,12 +133,7 @@ def bars(section: Bars) -> "Figure":
             axes.plot([bar.value], [i], "o", color=colour(0), markersize=6)
         else:
             axes.barh([i], [bar.value], height=0.56, color=colour(0), alpha=0.82, linewidth=0)
-        if (
-            bar.low is not None
-            and bar.high is not None
-            and math.isfinite(bar.low)
-            and math.isfinite(bar.high)
-        ):
+        if bar.low is not None and bar.high is not None and math.isfinite(bar.low) and math.isfinite(bar.high):
             axes.plot(
                 [bar.low, bar.high],
                 [i, i],
@@ -158,14 +143,10 @@ def bars(section: Bars) -> "Figure":
             )
             last = max(bar.high, bar.value)
         end = last if far else max(last, 0.0)
-        text = axes.annotate(
-            number(bar.value), (end, i), xytext=(6, 0), textcoords="offset points", va="center"
-        )
+        text = axes.annotate(number(bar.value), (end, i), xytext=(6, 0), textcoords="offset points", va="center")
         text.set(color=INK, fontsize=_FONT - 0.5, clip_on=False)
     axes.set_yticks(range(len(section.bars)))
-    axes.set_yticklabels(
-        [textwrap.fill(visible(bar.name), 26) for bar in section.bars], parse_math=False, color=INK
-    )
+    axes.set_yticklabels([textwrap.fill(visible(bar.name), 26) for bar in section.bars], parse_math=False, color=INK)
     axes.set_ylim(max(1, len(section.bars)) - 0.5, -0.5)
     axes.margins(x=0.14)
     if not far and ends and min(ends) >= 0:
@@ -184,9 +165,7 @@ def _axes(height: float) -> "tuple[Figure, Axes]":
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter
     except ImportError as error:
-        raise LexergyError(
-            "Plots need matplotlib, which is not installed: pip install 'lexergy[report]'."
-        ) from error
+        raise LexergyError("Plots need matplotlib, which is not installed: pip install 'lexergy[report]'.") from error
     fig = Figure(figsize=(WIDTH, height), layout="constrained")
     fig.patch.set_visible(False)
     axes = fig.add_subplot()

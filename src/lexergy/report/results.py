@@ -119,13 +119,8 @@ class Result:
 def write_result(path: Path, result: Result, *, device: str | None = None) -> Result:
     """Check a result, add where it came from, write it. `device`: the torch device that made the numbers."""
     check(result)
-    if (
-        path.with_suffix("").parts[-len(Path(result.name).parts) :] != Path(result.name).parts
-        or path.suffix != ".json"
-    ):
-        raise LexergyError(
-            f"The result {result.name!r} belongs in a file …/{result.name}.json; received {path}."
-        )
+    if path.with_suffix("").parts[-len(Path(result.name).parts) :] != Path(result.name).parts or path.suffix != ".json":
+        raise LexergyError(f"The result {result.name!r} belongs in a file …/{result.name}.json; received {path}.")
     origin = provenance(result.seed, command=result.command, device=device)
     whole = dataclasses.replace(
         result,
@@ -143,9 +138,7 @@ def read_result(path: Path) -> Result:
     result = decode(Result, read_json(path), str(path))
     check(result)
     if not (result.commit and result.device and result.versions):
-        raise LexergyError(
-            f"{path} does not say its commit, device and versions: write it with write_result."
-        )
+        raise LexergyError(f"{path} does not say its commit, device and versions: write it with write_result.")
     return result
 
 
@@ -194,9 +187,7 @@ def check(result: Result) -> None:
         raise LexergyError(f"The size in compute is one of {', '.join(SIZES)}; received {size!r}.")
     for i, row in enumerate(result.rows):
         if problem := row.problem():
-            raise LexergyError(
-                f"Row {i} of the result {result.name!r} ({row.system}, {row.metric}): {problem}."
-            )
+            raise LexergyError(f"Row {i} of the result {result.name!r} ({row.system}, {row.metric}): {problem}.")
 
 
 def results_table(folder: Path) -> str:
@@ -231,11 +222,7 @@ def _shown(result: Result) -> str:
 def _rows(rows: Sequence[Row]) -> str:
     """The rows under the columns that at least one of them fills."""
     benchmark = any(row.compared for row in rows)
-    filled = [
-        each.name
-        for each in dataclasses.fields(Row)
-        if any(getattr(row, each.name) is not None for row in rows)
-    ]
+    filled = [each.name for each in dataclasses.fields(Row) if any(getattr(row, each.name) is not None for row in rows)]
     names = [name for name in filled if not (benchmark and name == "value")]
     heads = [name.replace("_", " ") for name in names]
     cells: list[list[Cell]] = [
@@ -247,8 +234,7 @@ def _rows(rows: Sequence[Row]) -> str:
 def _listed(values: Mapping[str, Any]) -> str:
     return markdown.line(
         ", ".join(
-            f"{name.replace('_', ' ')} {shown(value) if _is_cell(value) else value}"
-            for name, value in values.items()
+            f"{name.replace('_', ' ')} {shown(value) if _is_cell(value) else value}" for name, value in values.items()
         )
     )
 

@@ -30,9 +30,7 @@ def svg(section: Lines | Histogram | Bars, name: str) -> str:
         import matplotlib
         import matplotlib.style
     except ImportError as error:
-        raise LexergyError(
-            "Plots need matplotlib, which is not installed: pip install 'lexergy[report]'."
-        ) from error
+        raise LexergyError("Plots need matplotlib, which is not installed: pip install 'lexergy[report]'.") from error
     buffer = io.BytesIO()
     # A user's own style would change the bytes, and so would a random salt; both are put back afterwards.
     with (
@@ -57,9 +55,7 @@ def _embedded(file: str, name: str, title: str) -> str:
     rest = rest.replace("xlink:href=", "href=")
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', rest))
     kept = {one or other for one, other in used}
-    rest = re.sub(
-        r'\sid="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in kept else "", rest
-    )
+    rest = re.sub(r'\sid="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in kept else "", rest)
     rest = re.sub(r'href="#|url\(#', lambda found: f"{found[0]}{name}-", rest)
     rest = re.sub(r'style="[^"]*"', lambda found: _with_variables(found[0]), rest)
     return f'<svg viewBox="{box}" role="img" aria-label="{html.escape(visible(title))}">{rest}'.strip()

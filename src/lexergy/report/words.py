@@ -43,8 +43,7 @@ def column(cells: Sequence[Cell]) -> list[str]:
     if min(fractions) < 10.0 ** (1 - decimals):  # the small ones would lose all but one of their digits
         return [shown(cell) for cell in cells]
     return [
-        _fixed(cell, decimals) if isinstance(cell, float) and math.isfinite(cell) else shown(cell)
-        for cell in cells
+        _fixed(cell, decimals) if isinstance(cell, float) and math.isfinite(cell) else shown(cell) for cell in cells
     ]
 
 

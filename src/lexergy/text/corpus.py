@@ -32,9 +32,7 @@ class Line:
     context: str
 
 
-def read_corpus(
-    place: str | Path, column: str = "text", limit_words: int | None = None
-) -> Iterator[Document]:
+def read_corpus(place: str | Path, column: str = "text", limit_words: int | None = None) -> Iterator[Document]:
     """The documents of a file, a folder, or the corpus named "docstrings", as a stream.
 
     A document of a file keeps to the group its row names, else to a group of its own made from its text: the
@@ -81,9 +79,7 @@ def read_lines(place: str | Path, field: str = "text") -> Iterator[Line]:
             continue
         count += 1
     if count == 0:
-        raise LexergyError(
-            f"{'Standard input' if str(place) == '-' else place} is empty: there is no text to read."
-        )
+        raise LexergyError(f"{'Standard input' if str(place) == '-' else place} is empty: there is no text to read.")
 
 
 def _first_words(documents: Iterator[Document], limit: int) -> Iterator[Document]:
@@ -128,9 +124,7 @@ def _folder(folder: Path, column: str) -> Iterator[Document]:
             empty = False
             yield document
     if empty:
-        what = (
-            f"{len(visible)} .txt or .jsonl files, all of them empty" if visible else "no .txt or .jsonl file"
-        )
+        what = f"{len(visible)} .txt or .jsonl files, all of them empty" if visible else "no .txt or .jsonl file"
         raise LexergyError(f"The folder {folder} holds no text: it has {what}.")
 
 
@@ -181,7 +175,5 @@ def _group(row: dict[str, Any], where: str) -> str | None:
         if isinstance(value, str | int) and str(value).strip():
             return checked(str(value), f"{where}, column {column!r}")
         if value is not None and not isinstance(value, str | int):
-            raise LexergyError(
-                f"{where}: column {column!r} must be a string; received {type(value).__name__}."
-            )
+            raise LexergyError(f"{where}: column {column!r} must be a string; received {type(value).__name__}.")
     return None

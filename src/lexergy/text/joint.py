@@ -70,8 +70,7 @@ def encode(
     if not texts:
         return []
     wholes = [
-        checked(context + text, f"Text {row}")
-        for row, (context, text) in enumerate(zip(contexts, texts, strict=True))
+        checked(context + text, f"Text {row}") for row, (context, text) in enumerate(zip(contexts, texts, strict=True))
     ]
     end = [eos_of(tokenizer, eos_id)] if eos else []
     result = []

@@ -37,9 +37,7 @@ def opened(place: Path | str) -> Iterator[BinaryIO]:
     except PermissionError as error:
         raise LexergyError(f"{path} may not be read: change its permissions.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise LexergyError(
-            f"{path} is not a whole {path.suffix} file ({error}): fetch or pack it again."
-        ) from error
+        raise LexergyError(f"{path} is not a whole {path.suffix} file ({error}): fetch or pack it again.") from error
 
 
 def kind(place: Path | str) -> str:
@@ -86,8 +84,7 @@ def row_of(line: str, where: str) -> dict[str, Any]:
         ) from error
     if not isinstance(row, dict):
         raise LexergyError(
-            f'{where} is JSON but not an object (received {type(row).__name__}): write {{"text": "…"}} a '
-            "line."
+            f'{where} is JSON but not an object (received {type(row).__name__}): write {{"text": "…"}} a line.'
         )
     return row
 

@@ -91,9 +91,7 @@ def write_nbest(path: str | Path, nbest: NBest) -> None:
         write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     elif path.suffix == ".json":
         if len({utterance.id for utterance in nbest}) < len(nbest):
-            raise LexergyError(
-                "Some utterances share an id, which ESPnet's JSON cannot hold. Write a .jsonl."
-            )
+            raise LexergyError("Some utterances share an id, which ESPnet's JSON cannot hold. Write a .jsonl.")
         whole = {utterance.id: _espnet(utterance) for utterance in nbest}
         write_text(path, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
     else:
@@ -144,9 +142,7 @@ def _json_lines(lines: Numbered, name: str) -> list[tuple[str, Any]] | None:
         try:
             rows.append((f"{name}, line {number}", json.loads(line)))
         except json.JSONDecodeError as error:
-            raise LexergyError(
-                f"{name}, line {number} is not JSON ({error}). It may have been cut off."
-            ) from error
+            raise LexergyError(f"{name}, line {number} is not JSON ({error}). It may have been cut off.") from error
     return rows
 
 
@@ -159,9 +155,7 @@ def _with_id(key: str, item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     numbered = sorted(
-        (int(name.removeprefix("hyp_")), value)
-        for name, value in item.items()
-        if re.fullmatch(r"hyp_\d+", name)
+        (int(name.removeprefix("hyp_")), value) for name, value in item.items() if re.fullmatch(r"hyp_\d+", name)
     )
     rest = {name: value for name, value in item.items() if not name.startswith("hyp_")}
     return {"id": key, "nbest": [value for _, value in numbered], **rest}
@@ -176,9 +170,7 @@ def _utterance(row: Any, where: str) -> Utterance:
             '{"id": …, "ref": …, "nbest": [{"text": …, "score": …}]}.'
         )
     if not row[key]:
-        raise LexergyError(
-            f"{where} has no hypothesis: leave the utterance out, or give an empty text with a score."
-        )
+        raise LexergyError(f"{where} has no hypothesis: leave the utterance out, or give an empty text with a score.")
     identity = next((row[name] for name in _IDENTITIES if row.get(name) is not None), None)
     if identity is None:
         raise LexergyError(f"{where} has no id; its fields: {', '.join(map(repr, row))}.")
@@ -197,15 +189,11 @@ def _hypothesis(item: Any, where: str) -> Hypothesis:
     given = {key: value for key, value in item.items() if key == "score" or key.endswith("_score")}
     inner = item.get("scores", {})
     if not isinstance(inner, Mapping):
-        raise LexergyError(
-            f'{where}: "scores" must be an object of numbers; received {type(inner).__name__}.'
-        )
+        raise LexergyError(f'{where}: "scores" must be an object of numbers; received {type(inner).__name__}.')
     for key, value in {**given, **inner}.items():
         scores[str(key)] = _number(value, f"{where}, {key}")
     if not scores:
-        raise LexergyError(
-            f'{where} has no "score" and no "scores"; its fields: {", ".join(map(repr, item))}.'
-        )
+        raise LexergyError(f'{where} has no "score" and no "scores"; its fields: {", ".join(map(repr, item))}.')
     return Hypothesis(checked(item["text"], where), scores)
 
 
@@ -235,9 +223,7 @@ def _from_table(lines: Numbered, name: str) -> list[Utterance]:
         fields = line.split("\t")
         where = f"{name}, line {number}"
         if len(fields) != len(columns):
-            raise LexergyError(
-                f"{where} has {len(fields)} columns; {len(columns)} are expected: {', '.join(columns)}."
-            )
+            raise LexergyError(f"{where} has {len(fields)} columns; {len(columns)} are expected: {', '.join(columns)}.")
         row = dict(zip(columns, fields, strict=True))
         if "ref" in row:
             references.setdefault(row["id"], row["ref"])
@@ -290,15 +276,10 @@ def _from_fairseq(lines: Numbered, name: str) -> list[Utterance]:
         elif letter in hypotheses:
             where = f"{name}, line {number}"
             if len(fields) < 3:
-                raise LexergyError(
-                    f"{where}: a hypothesis is {letter}-{key}, score, text, with tabs between them."
-                )
+                raise LexergyError(f"{where}: a hypothesis is {letter}-{key}, score, text, with tabs between them.")
             score = _number(fields[1], where)
             hypotheses[letter].setdefault(key, []).append(Hypothesis(fields[2], {"score": score}))
     found = hypotheses["D"] if hypotheses["D"].keys() >= hypotheses["H"].keys() else hypotheses["H"]
     if not found:
         raise LexergyError(f"{name} has lines of fairseq's generate, but no hypothesis (H-0).")
-    return [
-        Utterance(key, references.get(key), tuple(found[key]), sources.get(key))
-        for key in sorted(found, key=int)
-    ]
+    return [Utterance(key, references.get(key), tuple(found[key]), sources.get(key)) for key in sorted(found, key=int)]

@@ -96,7 +96,5 @@ def _columns(table: str | Path, columns: tuple[int, int] | tuple[str, str]) -> I
 
 def _place(header: list[str], name: str, table: str | Path) -> int:
     if name not in header:
-        raise LexergyError(
-            f"{table} has no column {name!r}; its columns: {', '.join(header)}. {nearest(name, header)}"
-        )
+        raise LexergyError(f"{table} has no column {name!r}; its columns: {', '.join(header)}. {nearest(name, header)}")
     return header.index(name)

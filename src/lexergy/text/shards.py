@@ -169,9 +169,7 @@ class ShardReader:
         return read_tensors(path)
 
 
-def pack_rows(
-    name: str, rows: Sequence[Sequence[int]], dtype: torch.dtype = torch.int32
-) -> dict[str, Tensor]:
+def pack_rows(name: str, rows: Sequence[Sequence[int]], dtype: torch.dtype = torch.int32) -> dict[str, Tensor]:
     """Rows of different lengths as two tensors: all numbers in order, and where each row begins."""
     starts = torch.zeros(len(rows) + 1, dtype=torch.int64)
     starts[1:] = torch.tensor([len(row) for row in rows], dtype=torch.int64).cumsum(0)
@@ -204,15 +202,10 @@ def unpack_texts(tensors: Mapping[str, Tensor], name: str) -> list[str]:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST)
-    if (
-        not isinstance(manifest, dict)
-        or not {"format", "complete", "rows", "meta", "shards"} <= manifest.keys()
-    ):
+    if not isinstance(manifest, dict) or not {"format", "complete", "rows", "meta", "shards"} <= manifest.keys():
         raise LexergyError(f"{folder / MANIFEST} is not the manifest of a set of shards.")
     if manifest["format"] != _FORMAT:
-        raise LexergyError(
-            f"{folder} was written in format {manifest['format']}; this version reads {_FORMAT}."
-        )
+        raise LexergyError(f"{folder} was written in format {manifest['format']}; this version reads {_FORMAT}.")
     return manifest
 
 

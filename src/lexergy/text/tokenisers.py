@@ -28,9 +28,7 @@ def load_tokenizer(place: str | Path, revision: str | None = None) -> PreTrained
     if folder.is_file():
         raise LexergyError(f"{folder} is a file; a tokeniser is a folder with tokenizer.json, or a Hub id.")
     if (folder / "tokenizer.json").is_file():
-        read_json(
-            folder / "tokenizer.json"
-        )  # a file that was cut off is named here, not deep inside the loader
+        read_json(folder / "tokenizer.json")  # a file that was cut off is named here, not deep inside the loader
     source = str(folder) if folder.is_dir() else str(place)
     try:
         loaded = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
@@ -46,9 +44,7 @@ def load_tokenizer(place: str | Path, revision: str | None = None) -> PreTrained
     return loaded
 
 
-def train_tokenizer(
-    texts: Iterable[str], vocabulary: int, out: str | Path | None = None
-) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], vocabulary: int, out: str | Path | None = None) -> PreTrainedTokenizerFast:
     """Byte-level BPE with at most `vocabulary` tokens, three of them special; saved to `out` if given.
 
     The same texts give the same tokeniser. One vocabulary serves all corpora of an experiment: chain their
@@ -85,9 +81,7 @@ def character_tokenizer(
     The tokeniser of toy universes. A character outside `letters` has no token, and tokenising it fails.
     """
     if not letters or len(set(letters)) != len(letters):
-        raise LexergyError(
-            f"A character tokeniser needs different letters, at least one; received {letters!r}."
-        )
+        raise LexergyError(f"A character tokeniser needs different letters, at least one; received {letters!r}.")
     special = [token for token in (eos, pad, mask) if token is not None]
     vocabulary = {token: i for i, token in enumerate([*letters, *special])}
     backend = Tokenizer(models.WordLevel(vocabulary))
@@ -127,9 +121,7 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], special: bool) -
     return text
 
 
-def _wrapped(
-    backend: Tokenizer, eos: str | None, pad: str | None, mask: str | None
-) -> PreTrainedTokenizerFast:
+def _wrapped(backend: Tokenizer, eos: str | None, pad: str | None, mask: str | None) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         eos_token=eos,

@@ -64,9 +64,7 @@ def windows(
     return cut(_tokenised(documents, tokenizer), head, eos, prefix, length, stride)
 
 
-def _tokenised(
-    documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase
-) -> Iterator[tuple[list[int], str]]:
+def _tokenised(documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[list[int], str]]:
     rest = iter(documents)
     while batch := list(islice(rest, _BATCH)):
         rows = encode_plain(tokenizer, [document.text for document in batch])

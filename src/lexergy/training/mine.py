@@ -1,13 +1,15 @@
 """Mining: cut a corpus into windows, let a language model go on after each context, and keep what it wrote.
 
-Negatives for noise-contrastive training are mined once, offline; training then never runs the language model. Untruncated
-draws at temperature 1 are the default, since an energy trained on truncated ones is undefined outside their support.
+Negatives for noise-contrastive training are mined once, offline; training then never runs the language model.
+Untruncated draws at temperature 1 are the default: an energy trained on truncated ones is undefined outside their
+support.
 
-*Inputs.* A folder or file of documents; near-duplicates are dropped before windows are cut. *Resumption*: draws are keyed
-by (seed, prompt, sample), so a run that was stopped goes on to the same set.
+*Inputs.* A folder or file of documents; near-duplicates are dropped before windows are cut. *Resumption*: draws are
+keyed by (seed, prompt, sample), so a run that was stopped goes on to the same set, whatever the size of its shards.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import islice
@@ -18,21 +20,25 @@ import torch
 
 from lexergy.core import files, random
 from lexergy.core.errors import LexergyError
+from lexergy.core.random import Keyed
 from lexergy.core.types import Law, Space, Tokens
-from lexergy.proposals.base import Proposal
+from lexergy.proposals.causal import Causal
 from lexergy.text.corpus import read_corpus
 from lexergy.text.document import Document
 from lexergy.text.duplicates import NearDuplicates
-from lexergy.text.mined import DRAWS, TOKENIZER, WINDOWS, Mined
-from lexergy.text.shards import ShardWriter, pack_rows
+from lexergy.text.mined import DRAWS, KIND, TOKENIZER, WINDOWS, Mined
+from lexergy.text.ragged import pack, stack
+from lexergy.text.shards import MANIFEST, ShardReader, ShardWriter
 from lexergy.text.split import PARTS, in_part
 from lexergy.text.store import StoredWindows, write_windows
 from lexergy.text.windows import windows
 from lexergy.training.progress import Shown
 
+COUNTS = "counts.json"
+
 
 def mine(
-    lm: Proposal,
+    lm: Causal,
     file: str | Path,
     out: str | Path,
     per_prefix: int = 4,
@@ -51,21 +57,26 @@ def mine(
     shard: int = 64,
     quiet: bool = False,
 ) -> Mined:
-    """Mine `per_prefix` negatives for each window of a corpus into a folder.
+    """Mine `per_prefix` negatives for each window of a corpus into a folder; one that was begun there is gone on with.
 
-    `limit`: at most so many windows. `part`: only the documents of that part of the corpus (`parts`: the shares, by a hash
-    of the group), so that the energy never sees what the language model was trained on. `limit_words`: read no further.
+    `limit`: at most so many windows. `part`: only the documents of that part of the corpus (`parts`: the shares, by a
+    hash of the group), so that the energy never sees what the language model was trained on. `limit_words`: read no
+    further.
     """
-    if per_prefix < 1:
-        raise LexergyError(f"per_prefix must be at least 1; received {per_prefix}.")
+    for name, value in {"per_prefix": per_prefix, "limit": limit, "shard": shard}.items():
+        if value is not None and value < 1:
+            raise LexergyError(f"{name} must be at least 1; received {value}.")
     if lm.direction != "left_to_right":
-        raise LexergyError(
-            "Mining writes continuations, which needs a language model that reads left to right."
-        )
+        raise LexergyError("Mining writes continuations, which needs a language model that reads left to right.")
+    lm.lm.check_length(prefix + length)
+    place = Path(out)
     law = lm.law_of(length, temperature=temperature, top_k=top_k, top_p=top_p, space=space, seed=seed)
+    law = _begun(place, law)
     cut_from = {
         "corpus": Path(file).name,
+        "bytes": _bytes(Path(file)),
         "tokenizer": random.word(json.dumps(lm.tokenizer.get_vocab(), sort_keys=True)),
+        "bos": lm.bos,
         "space": space,
         "prefix": prefix,
         "length": length,
@@ -74,66 +85,90 @@ def mine(
         "part": part,
         "parts": dict(parts) if part is not None else None,
     }
-    place = Path(out)
     stored = _cut(lm, file, place, cut_from, law)
-    start = lm.prompt_ids("")
-    meta = {
-        **cut_from,
-        "kind": "mined",
-        "law": law.to_json(),
-        "per_prefix": per_prefix,
-        "start": start,
-        "shard": shard,
-    }
-    writer = ShardWriter(place / DRAWS, meta)
+    made_from = {"kind": KIND, "law": law.to_json(), "per_prefix": per_prefix, "shard": shard}
+    # What an empty context stands for; a language model that is never given one may have nothing to start from.
+    start = lm.prompt_ids("") if prefix == 0 else []
+    writer = ShardWriter(place / DRAWS, {**cut_from, **made_from, "start": start})
     if not writer.complete:
         if not (place / TOKENIZER).is_dir():
             with files.atomic(place / TOKENIZER) as draft:
                 lm.tokenizer.save_pretrained(draft)
-        _draw(lm, writer, stored, law, meta, quiet)
+        _draw(lm, writer, stored, law, quiet)
         writer.finish()
     return Mined(place)
 
 
-def _cut(lm: Proposal, file: str | Path, place: Path, cut_from: Mapping[str, Any], law: Law) -> StoredWindows:
+def _begun(place: Path, law: Law) -> Law:
+    """The law of the set that was begun here, which must be this one; only the model's name may have changed."""
+    if not (place / DRAWS / MANIFEST).is_file():
+        return law
+    before = Law.from_json(ShardReader(place / DRAWS, partial=True).meta["law"])
+    old, new = before.to_json(), law.to_json()
+    differ = [name for name in old if old[name] != new[name] and name not in ("model", "revision")]
+    if differ:
+        found = "; ".join(f"{name}: {old[name]} there, {new[name]} here" for name in differ)
+        raise LexergyError(
+            f"{place} holds draws by another law or model ({found}). Choose another place, or remove the folder to "
+            "mine again."
+        )
+    return before
+
+
+def _bytes(file: Path) -> int | None:
+    """The size of a corpus on disk, by which a resumed run notices that it is another one."""
+    if file.is_dir():
+        return sum(one.stat().st_size for one in file.rglob("*") if one.is_file())
+    return file.stat().st_size if file.is_file() else None
+
+
+def _cut(lm: Causal, file: str | Path, place: Path, cut_from: Mapping[str, Any], law: Law) -> StoredWindows:
     """The windows on disk: cut once, so that a resumed run neither tokenises again nor wonders how many there are."""
     filtered = NearDuplicates()
     documents: Iterator[Document] = filtered.without(read_corpus(file, limit_words=cut_from["limit_words"]))
     if cut_from["part"] is not None:
         documents = in_part(documents, cut_from["part"], cut_from["parts"])
     eos = law.eos[0] if law.eos else None
-    cut = windows(documents, lm.tokenizer, cut_from["prefix"], cut_from["length"], law.space, eos_id=eos)
-    stored = write_windows(place / WINDOWS, islice(cut, cut_from["limit"]), cut_from)
-    if filtered.kept:
-        counts = {
-            "windows": len(stored),
-            "documents": filtered.kept,
-            "near_duplicates_dropped": filtered.dropped,
-        }
-        files.write_json(place / "counts.json", counts)
-    if not len(stored):
-        raise LexergyError(
-            f"{file} gave no window: shorten prefix or length, give more text, or another part."
-        )
+    every = windows(documents, lm.tokenizer, cut_from["prefix"], cut_from["length"], law.space, bos=lm.bos, eos_id=eos)
+    cut = islice(every, cut_from["limit"])
+    stored = write_windows(place / WINDOWS, cut, cut_from)
+    if not (place / COUNTS).is_file():
+        for _ in cut:  # stopped between the last window and this file: count again
+            pass
+        counts = {"windows": len(stored), "documents": filtered.kept, "near_duplicates_dropped": filtered.dropped}
+        files.write_json(place / COUNTS, counts)
     return stored
 
 
-def _draw(
-    lm: Proposal, writer: ShardWriter, stored: StoredWindows, law: Law, meta: Mapping[str, Any], quiet: bool
-) -> None:
-    rest = islice(stored, writer.rows, None)
+def _draw(lm: Causal, writer: ShardWriter, stored: StoredWindows, law: Law, quiet: bool) -> None:
+    """Draw what is missing, a shard of windows at a time."""
+    start, per_prefix = writer.meta["start"], writer.meta["per_prefix"]
+    seen = Counter[int]()
+    rest = iter(stored)
+    for window in islice(rest, writer.rows):
+        seen[random.word(tuple(window.context or start))] += 1
     with closing(Shown(len(stored), writer.rows, quiet)) as shown:
-        while batch := list(islice(rest, meta["shard"])):
-            contexts = [window.context or meta["start"] for window in batch]
-            draws = lm.draw(contexts, meta["per_prefix"], law)
+        while batch := list(islice(rest, writer.meta["shard"])):
+            contexts = [window.context or start for window in batch]
+            # A context that comes again gets draws of its own, or its windows would share their negatives.
+            first: list[int] = []
+            for context in contexts:
+                first.append(seen[random.word(tuple(context))] * per_prefix)
+                seen[random.word(tuple(context))] += 1
+            # Streams that no `sample` uses: a joint model is never judged by the draws its energy was trained on.
+            rng = Keyed.draws(law.seed, contexts, per_prefix, first).at("mined")
+            draws = lm.draw(contexts, per_prefix, law, rng)
+            written, starts = stack([pack(one.tokens) for one in draws])
             real = [[*c, *w.continuation] for c, w in zip(contexts, batch, strict=True)]
-            tensors = {
-                **pack_rows(
-                    "negative", [one.tokens.free_ids(row) for one in draws for row in range(len(one))]
-                ),
-                "log_q": torch.stack([one.log_q for one in draws]),
-                "log_p": torch.stack([one.log_p for one in draws if one.log_p is not None]),
-                "real_log_p": lm.token_log_prob(Tokens.of(real, [len(c) for c in contexts])),
-            }
-            writer.write(writer.done, tensors, rows=len(batch))
+            writer.write(
+                writer.done,
+                {
+                    "negative": written,
+                    "negative.starts": starts,
+                    "log_q": torch.stack([one.log_q for one in draws]),
+                    "log_p": torch.stack([one.log_p for one in draws if one.log_p is not None]),
+                    "real_log_p": lm.token_log_prob(Tokens.of(real, [len(c) for c in contexts])),
+                },
+                rows=len(batch),
+            )
             shown.show(writer.rows)
