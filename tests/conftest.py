@@ -11,7 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if importlib.util.find_spec("beartype") is not None:
     from jaxtyping import install_import_hook
 
-    install_import_hook("lexergy", "beartype.beartype")
+    install_import_hook("lexergy", "typechecker.check")
 
 import pytest
 import torch

@@ -184,10 +184,8 @@ def causal(family: str, bos: bool = False, eos: tuple[int, ...] | int | None = N
 @cache
 def encoder(family: str) -> Loaded:
     """A network of a family over the tokenizer that goes with it."""
-    if family.startswith("ours"):
-        tokenizer = byte_level()
-    else:
-        tokenizer = word_piece(roberta=family in ("roberta", "mpnet"))
+    framed = word_piece(roberta=family in ("roberta", "mpnet"))
+    tokenizer = byte_level() if family.startswith("ours") else framed
     with seeded(0, family):
         model = ENCODERS[family](vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id).eval()
     return Loaded(model, tokenizer, plan(), family, "object")

@@ -32,7 +32,7 @@ from lexergy.text.corpus import read_corpus
 from lexergy.text.document import Document
 from lexergy.text.duplicates import NearDuplicates
 from lexergy.text.mined import Mined
-from lexergy.text.split import in_part
+from lexergy.text.split import part_of
 from lexergy.text.tokenisers import decode, load_tokenizer, train_tokenizer
 from lexergy.training.energy import train_energy
 from lexergy.training.lm import new_lm, train_lm
@@ -54,7 +54,7 @@ class Evaluated:
 
 def train(
     recipe: str | Path,
-    set: Set = None,  # noqa: A002  the surface's word
+    set: Set = None,
     out: str | Path | None = None,
     *,
     resume: bool = True,
@@ -73,7 +73,7 @@ def train(
 
 def evaluate(
     recipe: str | Path,
-    set: Set = None,  # noqa: A002  the surface's word
+    set: Set = None,
     out: str | Path | None = None,
     *,
     quiet: bool = False,
@@ -116,6 +116,7 @@ class _Run:
         self.plan, self.folder, self.quiet = plan, folder, quiet
         self.options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.seconds: dict[str, float] = {}
+        self._parts: dict[str, list[Document]] = {}
 
     def start(self, resume: bool) -> None:
         """Make the folder, or check that it holds this very recipe."""
@@ -145,11 +146,13 @@ class _Run:
             self.seconds[part] = self.seconds.get(part, 0.0) + round(time.monotonic() - begun, 2)
             files.write_json(self.folder / "seconds.json", self.seconds)
 
-    def documents(self, part: str) -> Iterator[Document]:
-        """The documents of a part, near-duplicates out."""
+    def documents(self, part: str) -> list[Document]:
+        """The documents of a part, near-duplicates out; the corpus is read once."""
         corpus = self.plan.corpus
-        whole = NearDuplicates().without(read_corpus(corpus.place, limit_words=corpus.limit_words))
-        return in_part(whole, part, corpus.parts)
+        if not self._parts:
+            for document in NearDuplicates().without(read_corpus(corpus.place, limit_words=corpus.limit_words)):
+                self._parts.setdefault(part_of(document.group, corpus.parts), []).append(document)
+        return self._parts.get(part, [])
 
     def train(self) -> None:
         """Language model, mined set, energy, joint model, in that order."""

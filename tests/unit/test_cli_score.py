@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 import lexergy as lx
 from lexergy.cli import score as verb
 from lexergy.cli.main import app
+from lexergy.text.corpus import Line
 
 TEXTS = ["The river is a stone.", "Winter music", "", "a house in the garden, a letter"]
 
@@ -57,7 +58,7 @@ def test_no_more_than_a_block_is_held(monkeypatch):
     def lines():
         for i in range(10):
             read.append(i)
-            yield verb._lines(None, [str(i)])[0]
+            yield Line(str(i), "")
 
     blocks = verb._blocks(lines())
     assert (len(next(blocks)), len(read)) == (3, 3)

@@ -4,11 +4,11 @@ pooled, long texts are put together as asked or refused, and other tokens than t
 import copy
 import dataclasses
 
-import families
 import pytest
 import torch
-from families import ENCODERS, POSITIONS, TEXTS, byte_level, causal, encoder, plain, word_piece
 
+import families
+from families import ENCODERS, POSITIONS, TEXTS, byte_level, causal, encoder, plain, word_piece
 from lexergy.core.errors import LexergyError
 from lexergy.core.random import seeded
 from lexergy.core.types import Tokens

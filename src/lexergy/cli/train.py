@@ -21,11 +21,11 @@ def train(
     size: Annotated[str | None, typer.Option(help="Of a fresh transformer: tiny, small (default), medium, …")] = None,
     causal: Annotated[bool | None, typer.Option(help="Whether a transformer of ours looks back only.")] = None,
     pooling: Annotated[Pooling | None, typer.Option(help="Default: mean.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Default: 0.1.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Of a transformer of ours.")] = None,
     negatives: Annotated[int | None, typer.Option(help="Written texts that meet each true one; default: 1.")] = None,
     form: Annotated[Form | None, typer.Option(help="With several negatives: their mean (default) or sum.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Default: 2.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Windows a step; default: 32.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Windows a step; default: 32, or all there are.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: from the size of the network.")] = None,
     patience: Annotated[
         int | None, typer.Option(help="Stop after so many validations without improvement; default: 4.")

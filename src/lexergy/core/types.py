@@ -65,7 +65,7 @@ class Tokens:
 
     def select(self, rows: Int[Tensor, "rows"] | Bool[Tensor, "batch"] | slice | Sequence[int]) -> "Tokens":
         """Some of the rows."""
-        index = torch.as_tensor(rows) if isinstance(rows, Sequence) else rows
+        index = torch.as_tensor(rows, dtype=torch.long) if isinstance(rows, Sequence) else rows
         return Tokens(self.ids[index], self.mask[index], self.free[index])
 
     def left_aligned(self, pad: int = 0) -> "Tokens":

@@ -4,13 +4,13 @@ One place knows how a checkpoint is read: where its texts start, which ids end t
 direction it was trained, and how its states meet the vocabulary. Proposals draw through it, energies score through it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lexergy.core.errors import LexergyError
@@ -38,7 +38,7 @@ class LanguageModel:
         self.vocabulary = int(head.get_parameter("weight").shape[0])
         self.longest: int | None = positions(self.model)
         self.direction: Direction = getattr(self.model.config.get_text_config(), "direction", "left_to_right")
-        self._head = self._find_head()
+        self._head = plain_head(self.model)
 
     @property
     def device(self) -> torch.device:
@@ -107,34 +107,6 @@ class LanguageModel:
                 ids, offsets = [*ids, self.start(bos)], [*offsets, (len(text), len(text))]
             found.append(Encoded(ids, 0, end, offsets))
         return found
-
-    def _find_head(self) -> Callable[[Tensor], Tensor] | None:
-        """The output matrix, if what it makes of the trunk's states is what the model calls its logits.
-
-        Some families scale or squash their logits after the product, or change the states before it. One small forward
-        pass is watched: only where the matrix reads the trunk's states, and what it makes are the logits to the bit, is
-        it used by itself; anywhere else the model's own full forward pass is, which is right for anything.
-        """
-        head, trunk = self.model.get_output_embeddings(), self.model.base_model
-        if head is None or trunk is self.model:
-            return None
-        seen: dict[str, Tensor] = {}
-
-        def watch(_module: Any, args: tuple[Tensor, ...], out: Tensor) -> None:
-            seen.update({"read": args[0].float(), "made": out.float()})
-
-        ids = torch.arange(4, device=self.device).remainder(self.vocabulary)[None]
-        watching = head.register_forward_hook(watch)
-        try:
-            with torch.no_grad(), evaluating(self.model):
-                states = trunk(input_ids=ids, use_cache=False).last_hidden_state.float()
-                logits = self.model(input_ids=ids, use_cache=False).logits.float()
-        finally:
-            watching.remove()
-        if not seen or seen["read"].shape != states.shape or not torch.equal(seen["made"], logits):
-            return None
-        # Two passes of one network, which on a GPU need not be the same to the bit.
-        return head if float((seen["read"] - states).abs().max()) <= 0.01 * float(states.abs().max()) else None
 
     def oriented(self, tokens: Tokens) -> Tokens:
         """Tokens as the network reads them: a right-to-left model reads each text from its end."""
@@ -215,3 +187,32 @@ class LanguageModel:
             return torch.logsumexp(self._log_prob_after(read, last, ends.expand(len(read), -1)).double(), dim=-1)
 
         return score.score(run, tokens, self.plan.tokens)
+
+
+def plain_head(model: PreTrainedModel) -> nn.Module | None:
+    """The output matrix, if what it makes of the trunk's states is what the model calls its logits; else None.
+
+    Some families scale or squash their logits after the product, or change the states before it. One small forward pass
+    is watched: only where the matrix reads the trunk's states, and what it makes are the logits to the bit, may it be
+    used by itself; anywhere else the model's own full forward pass must be, which is right for anything.
+    """
+    head, trunk = model.get_output_embeddings(), model.base_model
+    if head is None or trunk is model:
+        return None
+    seen: dict[str, Tensor] = {}
+
+    def watch(_module: Any, args: tuple[Tensor, ...], out: Tensor) -> None:
+        seen.update({"read": args[0].float(), "made": out.float()})
+
+    ids = torch.arange(4, device=model.device).remainder(head.get_parameter("weight").shape[0])[None]
+    watching = head.register_forward_hook(watch)
+    try:
+        with torch.no_grad(), evaluating(model):
+            states = trunk(input_ids=ids, use_cache=False).last_hidden_state.float()
+            logits = model(input_ids=ids, use_cache=False).logits.float()
+    finally:
+        watching.remove()
+    if not seen or seen["read"].shape != states.shape or not torch.equal(seen["made"], logits):
+        return None
+    # Two passes of one network, which on a GPU need not be the same to the bit.
+    return head if float((seen["read"] - states).abs().max()) <= 0.01 * float(states.abs().max()) else None

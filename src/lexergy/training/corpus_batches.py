@@ -1,9 +1,11 @@
-"""A corpus as one stream of tokens, cut into training sequences: documents joined by EOS, batches a pure function of the step.
+"""A corpus as one stream of tokens, cut into training sequences: documents joined by EOS, batches a pure function of
+their number.
 
-Batch number t takes sequences t·B … t·B + B−1 of an endless list of epochs, each a keyed shuffle of all sequences; between
+Batch t takes sequences t·B … t·B + B−1 of an endless list of epochs, each a keyed shuffle of all sequences; between
 epochs the cuts move by half a sequence, so that a token does not always have the same neighbours in front of it.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -62,9 +64,14 @@ class Sequences:
     def __post_init__(self) -> None:
         if self.per_epoch < self.batch:
             raise LexergyError(
-                f"{self.stream.numel()} tokens make {self.per_epoch} sequences of {self.length}: fewer than one batch of "
-                f"{self.batch}. Give more text, shorter sequences or a smaller batch."
+                f"{self.stream.numel()} tokens make {max(0, self.per_epoch)} sequences of {self.length}: fewer than one "
+                f"batch of {self.batch}. Give more text, shorter sequences or a smaller batch."
             )
+
+    @property
+    def hash(self) -> str:
+        """What the text is: resuming over another is an error."""
+        return hashlib.blake2b(self.stream.numpy().tobytes(), digest_size=16).hexdigest()
 
     @property
     def per_epoch(self) -> int:

@@ -1,9 +1,9 @@
-"""Training a language model by maximum likelihood: −(1/N) Σ log P(x_t | x_<t) over documents joined by EOS, either direction.
+"""Training a language model by maximum likelihood: −(1/N) Σ log P(x_t | x_<t) over documents joined by EOS, either way.
 
 Only the trunk runs over a batch; where its states meet the vocabulary the objective takes over, in chunks.
+*Requirements*: a family whose logits are its states times its output matrix, which most are.
 """
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from lexergy.core import files
 from lexergy.core.errors import LexergyError
 from lexergy.core.random import seeded
 from lexergy.core.types import Direction
-from lexergy.engine.load import fingerprint, quiet
+from lexergy.engine.load import evaluating, fingerprint, quiet
 from lexergy.engine.probe import Shape
 from lexergy.nets.transformer import TransformerForCausalLM, preset
 from lexergy.objectives.lm import lm as lm_loss
@@ -61,6 +61,7 @@ def train_lm(
         raise LexergyError(
             "This tokenizer has no EOS token, which separates documents. Train one here, or set eos_token."
         )
+    _require_plain_head(model)
     direction: Direction = getattr(model.config, "direction", "left_to_right")
     sequences = Sequences(token_stream(documents, tokenizer, eos, direction), length, batch, settings.seed)
     held = Sequences(token_stream(held_out, tokenizer, eos, direction), length, 1, settings.seed)
@@ -68,21 +69,29 @@ def train_lm(
 
     def validate(network: nn.Module) -> dict[str, float]:
         losses = [float(network(part.to(model.device))[0]) * len(part) for part in check.split(batch)]
-        loss = sum(losses) / len(check)
-        return {"loss": loss, "perplexity": math.exp(loss)}
+        loss = torch.tensor(sum(losses) / len(check), dtype=torch.float64)
+        return {"loss": float(loss), "perplexity": float(loss.exp())}
 
-    identity = {
-        "model": fingerprint(model),
-        "length": length,
-        "batch": batch,
-        "tokens": sequences.stream.numel(),
-    }
+    identity = {"model": fingerprint(model), "length": length, "batch": batch, "text": sequences.hash}
     network = likelihood_step(model)
     shape = Shape.of(model.config)
     history = fit(network, _loss_of, sequences, settings, out, validate, resume, identity=identity, shape=shape)
     if out is not None and history.ended != "stopped":
         save_model(model, tokenizer, out / "model")
     return history
+
+
+def _require_plain_head(model: PreTrainedModel) -> None:
+    """Refuse a family that scales or squashes its logits after the product: the objective would be another."""
+    ids = torch.arange(4, device=model.device).remainder(model.config.get_text_config().vocab_size)[None]
+    with torch.no_grad(), evaluating(model):
+        states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        product, own = model.get_output_embeddings()(states), model(input_ids=ids, use_cache=False).logits
+    if not torch.allclose(product.float(), own.float(), atol=1e-2, rtol=1e-2):
+        raise LexergyError(
+            f"A {type(model).__name__} changes its logits after the output matrix, which is not trained here. Train it "
+            "elsewhere and load the checkpoint."
+        )
 
 
 class _Likelihood(nn.Module):
