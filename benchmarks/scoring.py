@@ -10,9 +10,9 @@ import argparse
 import time
 
 import torch
-from compare import alternate, matrix_rate, write
 from transformers import BertConfig, BertModel
 
+from compare import alternate, matrix_rate, write
 from lexergy.core.random import Keyed, seeded
 from lexergy.energies.transformer import Transformer
 from lexergy.engine.load import Loaded
@@ -83,7 +83,7 @@ def main() -> None:
                 dtype=chosen.dtype,
                 checkpoint="BERT shape, 22M, random weights",
                 n=arguments.turns,
-            )  # fmt: skip
+            )
         )
     held = table[0].value >= 4 and table[1].value >= 1.5
     note = (

@@ -10,13 +10,27 @@ import time
 from pathlib import Path
 
 from compare import write
-
 from lexergy.core.random import Keyed, seeded
 from lexergy.energies.bag import Bag
 from lexergy.report.results import Row
 from lexergy.text.tokenisers import train_tokenizer
 
-WORDS = "the a council voted on new plans for old roads while rain fell over every town".split()
+WORDS = (
+    "the",
+    "council",
+    "voted",
+    "on",
+    "new",
+    "plans",
+    "for",
+    "old",
+    "roads",
+    "while",
+    "rain",
+    "fell",
+    "over",
+    "town",
+)
 
 
 def peak(energy: Path, file: Path) -> float:

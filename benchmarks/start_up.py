@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from compare import alternate, write
-
 from lexergy.report.results import Row
 
 PROGRAM = Path(sys.executable).parent / "lexergy"

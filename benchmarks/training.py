@@ -13,11 +13,12 @@ import time
 from typing import Any
 
 import torch
-from compare import alternate, matrix_rate, write
+from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 from transformers.utils import logging
 
+from compare import alternate, matrix_rate, write
 from lexergy.core.random import Keyed, seeded
 from lexergy.core.types import Tokens
 from lexergy.energies.transformer import Transformer
@@ -74,13 +75,14 @@ class _PlainLM(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def forward(self, ids: Tensor, labels: Tensor) -> dict[str, Tensor]:  # noqa: ARG002  Trainer passes them
         logits = self.model(ids[:, :-1]).logits
         return {"loss": nn.functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())}
 
 
 def trainer(model: nn.Module, rows: int, steps: int, length: int, device: str) -> None:
     """One run of transformers.Trainer."""
+    AcceleratorState._reset_state(reset_partial_state=True)  # each side sets accelerate up as it wants
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, per_device_train_batch_size=rows, max_steps=steps, save_strategy="no", report_to="none",
@@ -91,6 +93,7 @@ def trainer(model: nn.Module, rows: int, steps: int, length: int, device: str) -
 
 def ours(kind: str, network: nn.Module, rows: int, steps: int, device: str) -> None:
     """One run of our loop."""
+    AcceleratorState._reset_state(reset_partial_state=True)
     shape = Shape.of(network.config)  # type: ignore[arg-type]
     settings = Settings(
         steps=steps, learning_rate=1e-4, device=device, quiet=True, log_every=max(1, steps // 2), checkpoint_seconds=1e9,

@@ -115,7 +115,9 @@ def _commit() -> tuple[str, bool | None]:
     here = Path(__file__).resolve()
     # A virtual environment inside somebody's repository holds our files, but they are not that repository's.
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
-        return f"lexergy {_own_version()}", None
+        # A tree that was copied without its repository can be told which commit it is: LEXERGY_COMMIT=… on that machine.
+        copied = os.environ.get("LEXERGY_COMMIT")
+        return (copied, False) if copied else (f"lexergy {_own_version()}", None)
     head = _git(here.parent, "rev-parse", "HEAD")
     # Results are what runs write: one run must not make the next one dirty.
     changes = _git(here.parent, "status", "--porcelain", "--", ":/", ":(top,exclude)results")

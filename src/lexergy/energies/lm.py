@@ -64,8 +64,13 @@ class LM(Energy):
         spans = _strided(count - one.free_to, count - one.free_from, longest)
         return [(one.ids[count - end : count - begin], 0, end - at) for begin, at, end in reversed(spans)]
 
-    def _score_block(self, texts: list[str], contexts: list[str], windows: Windows | None) -> Float[Tensor, "batch"]:
-        # Whatever other energies do with windows: here they are a sum over tokens.
+    def _score_block(
+        self,
+        texts: list[str],
+        contexts: list[str],
+        windows: Windows | None,  # noqa: ARG002  whatever other energies do with them
+    ) -> Float[Tensor, "batch"]:
+        # Windows of a law are a sum over tokens: each is scored once.
         return super()._score_block(texts, contexts, "sum")
 
     def score_tokens(self, text: str, context: str = "") -> list[tuple[str, float]]:

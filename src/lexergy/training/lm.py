@@ -83,10 +83,13 @@ def train_lm(
 
 def _require_plain_head(model: PreTrainedModel) -> None:
     """Refuse a family that scales or squashes its logits after the product: the objective would be another."""
+    head = model.get_output_embeddings()
+    if head is None:
+        raise LexergyError(f"A {type(model).__name__} has no output vocabulary, so it is no language model.")
     ids = torch.arange(4, device=model.device).remainder(model.config.get_text_config().vocab_size)[None]
     with torch.no_grad(), evaluating(model):
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        product, own = model.get_output_embeddings()(states), model(input_ids=ids, use_cache=False).logits
+        product, own = head(states), model(input_ids=ids, use_cache=False).logits
     if not torch.allclose(product.float(), own.float(), atol=1e-2, rtol=1e-2):
         raise LexergyError(
             f"A {type(model).__name__} changes its logits after the output matrix, which is not trained here. Train it "
