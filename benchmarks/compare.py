@@ -67,6 +67,17 @@ def matrix_rate(width: int, dtype: torch.dtype, device: str = "cpu", rows: int =
     return 2 * rows * width * 4 * width * repeats / best
 
 
+def square_rate(dtype: torch.dtype, device: str, side: int = 8192) -> float:
+    """Operations a second of a square product: the ceiling of a large accelerator."""
+    x = torch.randn(side, side, dtype=dtype, device=device)
+
+    def run() -> None:
+        for _ in range(20):
+            torch.mm(x, x)
+
+    return 2 * side**3 * 20 / min(alternate({"product": run}, 7, device)["product"].seconds)
+
+
 def write(
     name: str,
     claim: str,

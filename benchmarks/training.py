@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 from transformers.utils import logging
 
-from compare import alternate, matrix_rate, write
+from compare import alternate, matrix_rate, square_rate, write
 from lexergy.core.random import Keyed, seeded
 from lexergy.core.types import Tokens
 from lexergy.energies.transformer import Transformer
@@ -120,7 +120,7 @@ def measured(kind: str, width: int, steps: int, turns: int, device: str) -> tupl
     Each side runs for `steps` and for a quarter of them; the difference is what steps cost, free of set-up and compiling.
     """
     layers = 6 if width == 256 else 8 if width == 512 and device == "cpu" else 12
-    rows = 32 if device == "cpu" else 1024 if width == 768 else 2048
+    rows = 32 if device == "cpu" else 2048 if width == 768 else 4096
     changes: dict[str, Any] = {
         "vocab_size": VOCABULARY, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": width // 64,
     }  # fmt: skip
@@ -143,7 +143,7 @@ def measured(kind: str, width: int, steps: int, turns: int, device: str) -> tupl
     where = plan(Shape.of(config), device=device)
     floor = matrix_rate(width, where.torch_dtype, device) / (flops * LENGTH)
     if device == "cuda":
-        floor = matrix_rate(8192, where.torch_dtype, device, rows=8192) / (flops * LENGTH)
+        floor = square_rate(where.torch_dtype, device) / (flops * LENGTH)
     a, b = rows / seconds["ours"], rows / seconds["other"]
     row = Row(
         f"{'language model' if kind == 'lm' else 'bidirectional energy'}, width {width}, {layers} layers, batch {rows}",

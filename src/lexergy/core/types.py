@@ -247,7 +247,7 @@ class Samples:
             raise LexergyError(f"Pick at least one text; received {m}.")
         if not replace and m > alive:
             raise LexergyError(
-                f"Cannot pick {m} different texts: only {alive} of {len(self)} have a weight above zero. Draw more, or replace=True."
+                f"Cannot pick {m} different texts: {alive} of {len(self)} have a weight above zero. Draw more, or replace=True."
             )
         log_weight = torch.log(self.weight)
         rows: list[int] = []

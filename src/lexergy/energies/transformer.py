@@ -76,13 +76,14 @@ class Transformer(Energy):
         wide = torch.promote_types(self.head.weight.dtype, torch.float32)
         if tokens.ids.shape[1] == 0:
             return self.head.bias.to(wide).expand(len(tokens))
-        states = self.states(tokens).to(wide)
+        states = self.states(tokens)
         # A text with nothing to pool gets the bias alone.
         if self.pooling == "first":
-            pooled = states[:, 0].masked_fill(~tokens.mask[:, :1].to(states.device), 0)
+            pooled = states[:, 0].to(wide).masked_fill(~tokens.mask[:, :1].to(states.device), 0)
         else:
             free = (tokens.free & tokens.mask).to(states.device)[..., None]
-            pooled = states.masked_fill(~free, 0).sum(1) / free.sum(1).clamp(min=1)
+            # Summed in float32 or better, but never held so: the states are the largest thing here.
+            pooled = states.masked_fill(~free, 0).sum(1, dtype=wide) / free.sum(1).clamp(min=1)
         # Not the head's own product: this one stays in float32 under autocast and over bf16 weights, where an energy
         # of ten would else be rounded to the nearest 0.06.
         return (pooled * self.head.weight[0]).sum(-1) + self.head.bias[0]
