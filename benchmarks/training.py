@@ -120,7 +120,7 @@ def measured(kind: str, width: int, steps: int, turns: int, device: str) -> tupl
     Each side runs for `steps` and for a quarter of them; the difference is what steps cost, free of set-up and compiling.
     """
     layers = 6 if width == 256 else 8 if width == 512 and device == "cpu" else 12
-    rows = 32 if device == "cpu" else 2048 if width == 768 else 4096
+    rows = 32 if device == "cpu" else 1536 if width == 768 else 2048
     changes: dict[str, Any] = {
         "vocab_size": VOCABULARY, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": width // 64,
     }  # fmt: skip
