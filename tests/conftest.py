@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 os.environ.setdefault("LEXERGY_PROBE", "off")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -17,6 +18,29 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny models that stand for the Hub's, built once."""
+    import hub as small
+
+    cache = tmp_path_factory.mktemp("hub")
+    small.build(cache)
+    return cache
+
+
+@pytest.fixture
+def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every Hub id of the docs loads a tiny random model of its family; gives the working folder, which has small files."""
+    from huggingface_hub import constants
+
+    import hub as small
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub_cache))
+    monkeypatch.chdir(tmp_path)  # what an example writes goes where nobody keeps it
+    small.files(tmp_path)
+    return tmp_path
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -34,8 +34,8 @@ FILES = [file for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.m
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_examples_run(file, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # what an example writes goes where nobody keeps it
+@pytest.mark.usefixtures("hub")
+def test_examples_run(file):
     namespace: dict[str, object] = {"__name__": "__main__"}
     for start, source in blocks(file):
         # The empty lines in front make a traceback name the line of the Markdown file.

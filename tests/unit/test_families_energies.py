@@ -124,6 +124,11 @@ def test_a_text_of_nothing_gets_the_bias_alone(family: str) -> None:
     assert found[1] == pytest.approx(one.score(["so"])[0], abs=2e-5)
     assert one.score([""]) == pytest.approx([bias])
     assert one.score(["", ""], "so ") == pytest.approx([bias, bias])
+    first = energy(family, "first")
+    texts = Tokens.of([[], [7, 8], [9]])
+    found = first.of_tokens(texts).tolist()
+    assert found[0] == pytest.approx(float(first.head.bias.detach()))
+    assert found == pytest.approx([float(first.of_tokens(texts.select([row]))[0]) for row in range(3)], abs=2e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "ours"])

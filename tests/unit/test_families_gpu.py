@@ -77,7 +77,7 @@ def test_the_vocabulary_in_chunks_has_the_cpus_gradients(amp: bool) -> None:
     targets, c = rng.at("t").integers(100, 40)[0], rng.at("c").uniform(40)[0].float()
     losses, gradients = [], []
     for device in ("cpu", "cuda"):
-        inputs = [x.to(device).requires_grad_() for x in (h, w)]
+        inputs = [x.detach().to(device, copy=True).requires_grad_() for x in (h, w)]
         with torch.autocast(device, torch.bfloat16, enabled=amp and device == "cuda"):
             loss = weighted_nll(inputs[0], inputs[1], targets.to(device), c.to(device))
         loss.backward()

@@ -89,7 +89,7 @@ def test_a_benchmark_row_keeps_its_fields(tmp_path):
         ({"rows": []}, "no rows"),
         ({"data": {}}, "does not name its data"),
         ({"compute": {"size": "tiny"}}, "what it cost"),
-        ({"compute": {"seconds": 1.0, "size": "huge"}}, "tiny, small, paper; received 'huge'"),
+        ({"compute": {"seconds": 1.0, "size": "huge"}}, "tiny, small, medium, gpu, paper; received 'huge'"),
         ({"rows": [Row("a", "m", math.nan)]}, r"Row 0 .* its value is not a number"),
         ({"rows": [Row("a", "m", 1.0, low=0.5)]}, "one end of its interval"),
         ({"rows": [Row("a", "m", 1.0, low=2.0, high=3.0)]}, "outside its interval"),
