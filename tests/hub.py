@@ -25,27 +25,10 @@ from transformers import (
 from lexergy.core.random import seeded
 
 COMMIT: Final = "0" * 40
-WORDS: Final = [
-    "the",
-    "council",
-    "voted",
-    "on",
-    "a",
-    "river",
-    "stone",
-    "in",
-    "winter",
-    "light",
-    "and",
-    "the",
-    "old",
-    "house",
-    "heard",
-    "music",
-    "from",
-    "its",
-    "garden",
-]
+WORDS: Final = (
+    *("the", "council", "voted", "on", "a", "river", "stone", "in", "winter", "light"),
+    *("and", "old", "house", "heard", "music", "from", "its", "garden"),
+)
 
 
 def sentences(count: int, words: int = 60) -> list[str]:
@@ -66,13 +49,14 @@ def byte_level(end: str) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token=end, eos_token=end)
 
 
-def framed(front: str, back: str, pad: str, unknown: str, mask: str) -> PreTrainedTokenizerFast:
-    """BERT's kind: pieces of words in lower case, between two tokens of its own."""
+def framed(front: str, pad: str, back: str, unknown: str, mask: str, padding: int = 0) -> PreTrainedTokenizerFast:
+    """BERT's kind: pieces of words in lower case, between two tokens of its own; `padding` is what fills a row."""
     backend = Tokenizer(models.WordPiece(unk_token=unknown))
     backend.normalizer = normalizers.BertNormalizer()
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
-    special = [pad, unknown, front, back, mask]
+    special = [unknown, front, back, mask]
+    special.insert(padding, pad)
     backend.train_from_iterator(
         sentences(20), trainers.WordPieceTrainer(vocab_size=150, special_tokens=special, show_progress=False)
     )
@@ -113,8 +97,11 @@ def masked(config: Any, model: Any) -> Callable[[PreTrainedTokenizerFast], PreTr
     return lambda t: model(config(vocab_size=len(t), pad_token_id=t.pad_token_id, **SIZES))
 
 
-BERT = (lambda: framed("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"), masked(BertConfig, BertForMaskedLM))
-ROBERTA = (lambda: framed("<s>", "</s>", "<pad>", "<unk>", "<mask>"), masked(RobertaConfig, RobertaForMaskedLM))
+BERT = (lambda: framed("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"), masked(BertConfig, BertForMaskedLM))
+ROBERTA = (
+    lambda: framed("<s>", "<pad>", "</s>", "<unk>", "<mask>", padding=1),
+    masked(RobertaConfig, RobertaForMaskedLM),
+)
 HUB: Final[dict[str, tuple[Callable[[], PreTrainedTokenizerFast], Callable[..., PreTrainedModel]]]] = {
     "HuggingFaceTB/SmolLM2-135M": (lambda: byte_level("<|endoftext|>"), llama),
     "openai-community/gpt2": (lambda: byte_level("<|endoftext|>"), gpt2),

@@ -24,7 +24,24 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604  names above are strings
+_MODULES = ("contracts", "hf")
+"""Modules that are public themselves."""
+
+__all__ = [
+    "Energy",
+    "Joint",
+    "LexergyError",
+    "__version__",
+    "as_energy",
+    "evaluate",
+    "load_energy",
+    "load_proposal",
+    "mine",
+    "read_mined",
+    "read_nbest",
+    "train",
+    "train_energy",
+]
 
 if TYPE_CHECKING:
     from lexergy.core.errors import LexergyError as LexergyError
@@ -44,10 +61,10 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("contracts", "hf"):
+    if name in _MODULES:
         return importlib.import_module(f"lexergy.{name}")
     raise AttributeError(f"module 'lexergy' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_MODULES]

@@ -1,7 +1,7 @@
-"""The folder is the registry: a component is a file, its name is the file's, its first line of docstring its description.
+"""The folder is the registry: a component is a file, its name the file's, its description the first line of its docstring.
 
-`available` reads files without running them, so that listing a room imports nothing. Files that begin with an underscore,
-and those in `SHARED` (what a room's components stand on), are no components.
+`available` reads files without running them, so that listing a room imports nothing. Files that begin with an
+underscore, and those in `SHARED` (what a room's components stand on), are no components.
 """
 
 import ast

@@ -1,10 +1,13 @@
 """Recipes run: train the parts, evaluate the whole, leave a folder that says what was done. `lx.train`, `lx.evaluate`.
 
-A run folder holds recipe.json, lm/, mined/, energy/, joint/ and, after evaluation, results/ and the report. Each part is skipped
-where it is done and resumed where it is not, so a run that was stopped is started again with the same command.
+A run folder holds recipe.json, corpus/, lm/, mined/, energy/, joint/ and, after evaluation, results/ and the report. Each
+part is skipped where it is done and resumed where it is not, so a run that was stopped is started again with the same
+command. The corpus is read, freed of near-duplicates and parted once; its parts are then read from the run's folder.
 """
 
+import dataclasses
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,10 +20,10 @@ import torch
 from lexergy.core import files
 from lexergy.core.errors import LexergyError
 from lexergy.core.provenance import provenance
-from lexergy.engine.load import evaluating
-from lexergy.evaluation.held_out import held_out
+from lexergy.energies.scaled import Scaled
+from lexergy.evaluation.cost import flops, multiplied, size
 from lexergy.evaluation.perplexity import Perplexity, perplexity
-from lexergy.evaluation.summary import summary
+from lexergy.evaluation.summary import rows, sentence, summary
 from lexergy.joint import Joint
 from lexergy.loading import load_proposal
 from lexergy.proposals.causal import Causal
@@ -30,9 +33,8 @@ from lexergy.report.results import Result, Row, write_result
 from lexergy.report.store import save
 from lexergy.text.corpus import read_corpus
 from lexergy.text.document import Document
-from lexergy.text.duplicates import NearDuplicates
 from lexergy.text.mined import Mined
-from lexergy.text.split import part_of
+from lexergy.text.parted import divide, part_file
 from lexergy.text.tokenisers import decode, load_tokenizer, train_tokenizer
 from lexergy.training.energy import train_energy
 from lexergy.training.lm import new_lm, train_lm
@@ -40,6 +42,12 @@ from lexergy.training.mine import mine
 from lexergy.training.settings import Settings
 
 Set = Mapping[str, Any] | Iterable[str] | None
+
+NEEDED = ("lm", "energy", "valid", "test")
+"""The parts of a corpus that a recipe reads."""
+
+_MAY_DIFFER = ("title", "claim", "source", "evaluate")
+"""What of a recipe decides nothing that is trained."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ def train(
 ) -> Path:
     """Train all that a recipe names; gives the run's folder (default: runs/<recipe's name>)."""
     plan = read_recipe(recipe, set)
-    run = _Run(plan, Path(out) if out is not None else Path("runs") / plan.name, quiet, device, dtype)
+    run = _Run(plan, _folder(plan, out), quiet, device, dtype)
     with _pinned(plan.pinned):
         run.start(resume)
         run.train()
@@ -81,13 +89,20 @@ def evaluate(
     dtype: str | None = None,
 ) -> Evaluated:
     """Evaluate a trained recipe on its test part; writes results/<name>.json and the report into the run's folder."""
-    plan = read_recipe(recipe, set)
-    run = _Run(plan, Path(out) if out is not None else Path("runs") / plan.name, quiet, device, dtype)
-    if not (run.folder / "joint" / "joint.json").is_file():
+    changes = dict(set) if isinstance(set, Mapping) else list(set or [])
+    plan = read_recipe(recipe, changes)
+    run = _Run(plan, _folder(plan, out), quiet, device, dtype)
+    if not run.trained:
         raise LexergyError(f"{run.folder} holds no trained run of {plan.name}. Run lexergy train {recipe} first.")
+    said = [f"{key}={value}" for key, value in changes.items()] if isinstance(changes, dict) else changes
+    given = [part for change in said for part in ("--set", change)] + ([] if out is None else ["--out", str(out)])
     with _pinned(plan.pinned):
         run.start(resume=True)
-        return run.evaluate()
+        return run.evaluate(shlex.join(["lexergy", "evaluate", str(recipe), *given]))
+
+
+def _folder(plan: Recipe, out: str | Path | None) -> Path:
+    return Path("runs") / plan.name if out is None else Path(out)
 
 
 @contextmanager
@@ -115,23 +130,35 @@ class _Run:
     def __init__(self, plan: Recipe, folder: Path, quiet: bool, device: str | None, dtype: str | None) -> None:
         self.plan, self.folder, self.quiet = plan, folder, quiet
         self.options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.training: dict[str, Any] = {"device": device or "auto", "dtype": dtype or "auto", "quiet": quiet}
         self.seconds: dict[str, float] = {}
-        self._parts: dict[str, list[Document]] = {}
+
+    @property
+    def trained(self) -> bool:
+        """Whether all parts are there."""
+        return (self.folder / "joint" / "joint.json").is_file()
 
     def start(self, resume: bool) -> None:
         """Make the folder, or check that it holds this very recipe."""
         file, content = self.folder / "recipe.json", self.plan.to_json()
         if file.is_file():
-            before = files.read_json(file)
-            if before != content:
-                changed = sorted(key for key in content if before.get(key) != content[key])
+            before, now = _flat(files.read_json(file)), _flat(content)
+            changed = [
+                f"{key}: {before.get(key)!r} there, {now.get(key)!r} here"
+                for key in sorted(before.keys() | now.keys())
+                if before.get(key) != now.get(key) and key.split(".")[0] not in _MAY_DIFFER
+            ]
+            if changed:
                 raise LexergyError(
-                    f"{self.folder} holds a run of another recipe (it differs in {', '.join(changed)}). Choose another --out, or "
-                    "remove the folder."
+                    f"{self.folder} holds a run of another recipe (it differs in {'; '.join(changed)}). Choose another "
+                    "--out, or remove the folder."
                 )
             if not resume:
                 raise LexergyError(f"{self.folder} exists. Resume it, remove it, or choose another --out.")
         else:
+            missing = [part for part in NEEDED if part not in self.plan.corpus.parts]
+            if missing:
+                raise LexergyError(f"The recipe's corpus.parts lacks {', '.join(missing)}: all of {NEEDED} are read.")
             files.write_json(file, content)
         costs = self.folder / "seconds.json"
         self.seconds = files.read_json(costs) if costs.is_file() else {}
@@ -146,31 +173,33 @@ class _Run:
             self.seconds[part] = self.seconds.get(part, 0.0) + round(time.monotonic() - begun, 2)
             files.write_json(self.folder / "seconds.json", self.seconds)
 
-    def documents(self, part: str) -> list[Document]:
-        """The documents of a part, near-duplicates out; the corpus is read once."""
-        corpus = self.plan.corpus
-        if not self._parts:
-            for document in NearDuplicates().without(read_corpus(corpus.place, limit_words=corpus.limit_words)):
-                self._parts.setdefault(part_of(document.group, corpus.parts), []).append(document)
-        return self._parts.get(part, [])
+    def part(self, name: str) -> Path:
+        """The documents of a part, near-duplicates out, as a file: the corpus is read once."""
+        place, corpus = self.folder / "corpus", self.plan.corpus
+        if not place.is_dir():
+            with self.timed("corpus"):
+                divide(corpus.place, corpus.parts, place, corpus.limit_words)
+        return part_file(place, name)
+
+    def documents(self, name: str) -> Iterator[Document]:
+        """The same as a stream."""
+        return read_corpus(self.part(name))
 
     def train(self) -> None:
         """Language model, mined set, energy, joint model, in that order."""
-        lm = self.language_model()
-        mined = self.mined(lm)
-        if (self.folder / "joint" / "joint.json").is_file():
+        if self.trained:
             return
+        lm = self.language_model()
+        with self.timed("mining"):
+            mined = self.mined(lm)
         e = self.plan.energy
-        start = lm.lm.name if e.start == "lm" else e.start
+        shaping = {} if e.start == "bag" else {"causal": e.causal, "dropout": e.dropout, "pooling": e.pooling}
         with self.timed("energy"):
             energy = train_energy(
                 mined,
-                start=start,
+                start=lm.lm.name if e.start == "lm" else e.start,
                 size=e.size,
                 seed=self.plan.seed,
-                causal=e.causal if start != "bag" else None,
-                pooling=e.pooling,
-                dropout=e.dropout,
                 negatives=e.negatives,
                 form=e.form,
                 epochs=e.epochs,
@@ -179,20 +208,19 @@ class _Run:
                 patience=e.patience,
                 fit_scale=e.fit_scale,
                 out=self.folder / "energy",
-                quiet=self.quiet,
-                device=self.options["device"] or "auto",
+                **shaping,
+                **self.training,
             )
-        Joint(lm, energy, space=self.plan.mine.space, length=self.plan.mine.length).save_pretrained(
-            self.folder / "joint"
-        )
+        m = self.plan.mine
+        Joint(lm, energy, space=m.space, length=m.length).save_pretrained(self.folder / "joint")
 
     def language_model(self) -> Causal:
         """The language model: as it comes, or trained here."""
-        m = self.plan.lm
-        if m.start is not None:
-            return load_proposal(m.start, **self.options)
+        if self.plan.lm.start is not None:
+            return load_proposal(self.plan.lm.start, **self.options)
         place = self.folder / "lm" / "model"
         if not place.is_dir():
+            self.part("lm")
             with self.timed("language model"):
                 self._train_language_model()
         return load_proposal(place, **self.options)
@@ -203,7 +231,6 @@ class _Run:
         if not place.is_dir():
             train_tokenizer((d.text for d in self.documents("lm")), self.plan.tokenizer.vocabulary, place)
         tokenizer = load_tokenizer(place)
-        model = new_lm(tokenizer, m.size, "left_to_right", seed)
         settings = Settings(
             steps=m.steps,
             learning_rate=m.learning_rate,
@@ -211,120 +238,99 @@ class _Run:
             validate_every=m.validate_every,
             patience=m.patience,
             seed=seed,
-            quiet=self.quiet,
-            device=self.options["device"] or "auto",
+            **self.training,
         )
-        held = self.documents("valid")
-        train_lm(model, tokenizer, self.documents("lm"), held, settings, m.length, m.batch, self.folder / "lm")
+        model = new_lm(tokenizer, m.size, "left_to_right", seed)
+        text, held = self.documents("lm"), self.documents("valid")
+        train_lm(model, tokenizer, text, held, settings, m.length, m.batch, self.folder / "lm")
 
     def mined(self, lm: Causal) -> Mined:
         """The mined set of the energy's part."""
-        m, corpus = self.plan.mine, self.plan.corpus
-        with self.timed("mining"):
-            return mine(
-                lm,
-                corpus.place,
-                self.folder / "mined",
-                m.per_prefix,
-                m.prefix,
-                m.length,
-                space=m.space,
-                seed=self.plan.seed,
-                limit=m.limit,
-                part="energy",
-                parts=corpus.parts,
-                limit_words=corpus.limit_words,
-                quiet=self.quiet,
-            )
+        m, seed = self.plan.mine, self.plan.seed
+        place, corpus = self.folder / "mined", self.part("energy")
+        options: dict[str, Any] = {"space": m.space, "limit": m.limit, "quiet": self.quiet}
+        return mine(lm, corpus, place, m.per_prefix, m.prefix, m.length, seed=seed, **options)
 
-    def evaluate(self) -> Evaluated:
+    def evaluate(self, command: str) -> Evaluated:
         """Test windows judged, results and report written."""
         e, m, seed = self.plan.evaluate, self.plan.mine, self.plan.seed
         joint = Joint.from_pretrained(self.folder / "joint", **self.options)
         lm = joint.proposal
-        eos = lm.lm.eos[0] if lm.lm.eos else None
-        with self.timed("evaluation"), evaluating(joint.energy):
-            chosen = held_out(
-                self.documents("test"), lm.tokenizer, m.prefix, m.length, m.space, e.windows, seed, eos=eos
-            )
+        corpus = self.documents("test")
+        with self.timed("evaluation"):
+            chosen = joint.held_out(corpus, m.prefix, e.windows, seed)
+            judged = joint.judge(chosen, e.n, seed, self.quiet)
+            found = perplexity(judged, seed)
             law = lm.law_of(m.length, space=m.space, seed=seed)
-            found = perplexity(joint.judge(chosen, e.n, law, self.quiet), str(law), seed)
             shown = []
             for window in chosen[: e.show]:
-                prompt = decode(lm.tokenizer, window.context)
+                (samples,) = joint.weigh([window.context or lm.prompt_ids("")], e.show_n, law)
                 truth = decode(lm.tokenizer, window.continuation, window.context)
-                shown.append((prompt, truth, joint.sample(prompt, n=e.show_n, seed=seed)))
-        result = self._result(found)
-        file = self.folder / "results" / f"{self.plan.name}.json"
-        result = write_result(file, result)
-        page = Report(
-            self.plan.title,
-            _sentence(found),
-            provenance(seed),
-            summary(found, shown, self._compute(joint)),
-        )
-        return Evaluated(found, result, file, save(page, self.folder / "report"))
-
-    def _compute(self, joint: Joint) -> list[tuple[str, Cell, Cell, Cell]]:
-        def size(module: torch.nn.Module) -> int:
-            return sum(parameter.numel() for parameter in module.parameters())
-
-        m, model = self.plan.lm, joint.proposal.lm.model
-        tokens = None if m.start is not None else m.steps * m.batch * m.length
-        mined = Mined(self.folder / "mined")
-        parts: list[tuple[str, Cell, Cell]] = [
-            ("language model", size(model), tokens),
-            ("mining", None, len(mined.negatives)),
-            ("energy", size(joint.energy), len(mined.real) + len(mined.negatives)),
-            ("evaluation", None, self.plan.evaluate.n * self.plan.evaluate.windows),
-        ]
-        return [(name, count, amount, round(self.seconds.get(name, 0.0), 1)) for name, count, amount in parts]
-
-    def _result(self, found: Perplexity) -> Result:
-        rows = [
-            Row("language model", "perplexity", found.base.value, found.base.low, found.base.high, found.groups),
-            Row("joint", "perplexity_lower", found.lower.value, found.lower.low, found.lower.high, found.groups),
-            Row("joint", "perplexity_upper", found.upper.value, found.upper.low, found.upper.high, found.groups),
-            Row(
-                "joint",
-                "perplexity_certified",
-                found.certified.value,
-                found.certified.low,
-                found.certified.high,
-                found.groups,
-            ),
-            Row("joint", "certified_gain_nats", found.gain.value, found.gain.low, found.gain.high, found.groups),
-            Row("joint", "detection_accuracy", found.accuracy, None, None, found.windows),
-            Row("joint", "median_ess", found.resolution.median_ess, None, None, found.n),
-        ]
-        rows = [
-            row for row in rows if row.value is not None and row.value == row.value and abs(row.value) != float("inf")
-        ]
-        return Result(
+                shown.append((decode(lm.tokenizer, window.context), truth, samples))
+        measured = rows(found)
+        if isinstance(joint.energy, Scaled):
+            by = joint.energy.factor
+            plain = dataclasses.replace(judged, energy=judged.energy / by, true_energy=judged.true_energy / by)
+            gain = perplexity(plain, seed).gain
+            name = "joint, without its fitted factor"
+            measured.append(Row(name, "certified_gain_nats", gain.value, n=found.groups))
+        costs = self._costs(joint)
+        result = Result(
             name=self.plan.name,
             claim=self.plan.claim,
             source=self.plan.source,
-            command=f"lexergy evaluate {self.plan.name}",
-            seed=self.plan.seed,
+            command=command,
+            seed=seed,
             data={
                 "name": self.plan.corpus.place,
                 "test_windows": found.windows,
                 "test_groups": found.groups,
                 "test_tokens": found.tokens,
             },
-            compute={"seconds": round(sum(self.seconds.values()), 1), "size": self.plan.size, **self.seconds},
-            rows=rows,
+            compute={
+                "train_flops": self._train_flops(joint),
+                "seconds": round(sum(self.seconds.values()), 1),
+                "size": self.plan.size,
+                **self.seconds,
+            },
+            rows=measured,
             held=found.saved.low > 0,
-            note=_sentence(found),
+            note=sentence(found),
         )
+        file = self.folder / "results" / f"{self.plan.name}.json"
+        result = write_result(file, result)
+        page = Report(self.plan.title, sentence(found), provenance(seed), summary(found, shown, costs))
+        return Evaluated(found, result, file, save(page, self.folder / "report"))
+
+    def _costs(self, joint: Joint) -> list[tuple[str, Cell, Cell, Cell]]:
+        """(part, parameters, tokens or texts, seconds)."""
+        mined, e = Mined(self.folder / "mined"), self.plan.evaluate
+        parts: list[tuple[str, Cell, Cell]] = [
+            ("language model", size(joint.proposal.lm.model), self._lm_tokens()),
+            ("mining", None, len(mined.negatives)),
+            ("energy", size(joint.energy), len(mined.real) + len(mined.negatives)),
+            ("evaluation", None, e.n * e.windows),
+        ]
+        return [(name, count, amount, round(self.seconds.get(name, 0.0), 1)) for name, count, amount in parts]
+
+    def _lm_tokens(self) -> int | None:
+        """The tokens that the language model was trained on here."""
+        m, history = self.plan.lm, self.folder / "lm" / "history.json"
+        return files.read_json(history)["step"] * m.batch * m.length if m.start is None else None
+
+    def _train_flops(self, joint: Joint) -> float:
+        """Of all that was trained here; mining is part of the price."""
+        mined, e, model = Mined(self.folder / "mined"), self.plan.energy, joint.proposal.lm.model
+        steps = files.read_json(self.folder / "energy" / "history.json")["step"]
+        seen = steps * e.batch * (1 + e.negatives) * mined.real.flat.numel() / len(mined.real)
+        drawn = mined.real.flat.numel() + mined.negatives.flat.numel()
+        language_model = flops(self._lm_tokens() or 0, drawn, multiplied(model, model.get_output_embeddings()))
+        return language_model + flops(seen, 0, multiplied(joint.energy))
 
 
-def _sentence(found: Perplexity) -> str:
-    """What was found, in two sentences."""
-    change = found.saved
-    verdict = "below" if change.low > 0 else "not shown to be below"
-    state = "resolved" if found.resolved else "unresolved (" + "; ".join(found.resolution.reasons) + ")"
-    return (
-        f"The certified perplexity is {found.certified.value:.2f}, {verdict} the language model's {found.base.value:.2f} "
-        f"(saved {change.value:.2f}, 95 % interval {change.low:.2f} to {change.high:.2f}, n = {found.n}). The bounds on log Z are {state}."
-    )
+def _flat(content: Mapping[str, Any], under: str = "") -> dict[str, Any]:
+    """A table of tables as one, its keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= _flat(value, f"{under}{key}.") if isinstance(value, Mapping) else {f"{under}{key}": value}
+    return found

@@ -1,4 +1,4 @@
-"""A language model corrected by an energy: P(x | c) = P_LM(x | c) · exp(−E(c, x)) / Z(c), Z(c) = E_{x ~ P_LM} exp(−E(c, x)).
+"""A language model corrected by an energy: P(x | c) = P_LM(x | c) · exp(−E(c, x)) / Z(c), Z(c) = E_{x ~ P_LM} exp(−E).
 
 Generation paper, Eq. 2. The language model stays as it is; the energy judges whole continuations. Samples come weighted
 (Algorithm 1), probabilities come as bounds, since Z is estimated; the certified perplexity holds at every n.
@@ -13,7 +13,8 @@ Example:
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -24,21 +25,26 @@ from torch import Tensor
 
 from lexergy.core import files, random
 from lexergy.core.errors import LexergyError
+from lexergy.core.random import Keyed
 from lexergy.core.types import Bounds, Law, Samples, Space, Tokens
 from lexergy.energies import saved
 from lexergy.energies.base import Energy
 from lexergy.energies.function import Function
+from lexergy.estimators.partition import partition
 from lexergy.evaluation.held_out import held_out
 from lexergy.evaluation.perplexity import Judged, Perplexity, perplexity
 from lexergy.loading import load_proposal
 from lexergy.proposals.causal import Causal
-from lexergy.estimators.partition import partition
 from lexergy.text.corpus import read_corpus
 from lexergy.text.document import Document
 from lexergy.text.windows import Window
 from lexergy.training.progress import Shown
 
 Base = Literal["draw", "full"]
+
+NAME = "joint.json"
+_ROWS = 1024
+"""Draws in one call: prompts with few draws each go through the language model together."""
 
 
 class Joint:
@@ -55,45 +61,48 @@ class Joint:
             raise LexergyError(f'space is "fixed" or "until_eos"; received {space!r}.')
         if length < 1:
             raise LexergyError(f"length must be at least 1 token; received {length}.")
+        if proposal.direction != "left_to_right":
+            raise LexergyError(f"{proposal.lm.name} reads right to left; a joint model continues texts, left to right.")
         self.proposal = proposal
         self.energy = energy if isinstance(energy, Energy) else Function(energy)
         self.space: Space = space
         self.length = length
         self._reader = self.energy.reading(proposal.tokenizer)
-        self._check_training()
+        self._mined = {part.mined for part in self.energy.modules() if isinstance(part, Energy) and part.mined}
+        for law in self._mined:
+            self._check(law)
 
     def __repr__(self) -> str:
         return f"Joint({self.proposal!r}, {type(self.energy).__name__}, space={self.space!r}, length={self.length})"
 
-    def _check_training(self) -> None:
+    def _check(self, mined: Law) -> None:
         """An energy learns what one law gets wrong; over another law it is still an energy, but not the one meant."""
-        mined = self.energy.mined
-        if mined is None:
-            return
         if mined.space != self.space:
             raise LexergyError(
-                f"The energy was trained on texts in the space {mined.space!r}, this joint model is over {self.space!r}: the "
-                "ends of texts alone would tell them apart. Use the same space, or mine again."
+                f"The energy was trained on texts in the space {mined.space!r}, this joint model is over {self.space!r}: "
+                "the ends of texts alone would tell them apart. Use the same space, or mine again."
             )
         if mined.hash != self.proposal.lm.hash:
-            warnings.warn(
-                f"The energy was trained against {mined.model}, another model than {self.proposal.lm.name}: its correction may "
-                "not fit.",
-                stacklevel=3,
+            name = self.proposal.lm.name
+            self._warn(f"was trained against {mined.model}, another model than {name}: its correction may not fit.")
+        if not mined.exact:
+            self._warn(
+                f"was trained against draws by another law than the model's own ({mined}): where those never or seldom "
+                "come it is undefined, and log Z and perplexity rest on it."
             )
-        if mined.truncated:
-            warnings.warn(
-                f"The energy was trained against truncated draws ({mined}): outside what they reach it is undefined, and "
-                "log Z and perplexity of the untruncated model rest on it.",
-                stacklevel=3,
-            )
+        if mined.max_new_tokens < self.length:
+            self._warn(f"was trained on texts of up to {mined.max_new_tokens} tokens, not {self.length}.")
+
+    @staticmethod
+    def _warn(what: str) -> None:
+        warnings.warn(f"The energy {what}", stacklevel=4)
 
     def _law(self, max_new_tokens: int | None, seed: int | None, **options: Any) -> Law:
         length = self.length if max_new_tokens is None else max_new_tokens
         if length > self.length:
             raise LexergyError(
-                f"This joint model is over texts of at most {self.length} tokens; received max_new_tokens={length}. Make one with a "
-                "larger length."
+                f"This joint model is over texts of at most {self.length} tokens; received max_new_tokens={length}. Make "
+                "one with a larger length."
             )
         return self.proposal.law_of(length, space=self.space, seed=seed, **options)
 
@@ -101,12 +110,14 @@ class Joint:
         return [self.proposal.prompt_ids(one) for one in ([prompt] if isinstance(prompt, str) else prompt)]
 
     @overload
-    def sample(self, prompt: str, n: int = 64, max_new_tokens: int | None = None, **options: Any) -> Samples: ...
+    def sample(  # pyright: ignore[reportOverlappingOverload]  a str is a Sequence[str], too
+        self, prompt: str, n: int = 64, max_new_tokens: int | None = None, **options: Any
+    ) -> Samples: ...
     @overload
     def sample(
         self, prompt: Sequence[str], n: int = 64, max_new_tokens: int | None = None, **options: Any
     ) -> list[Samples]: ...
-    def sample(
+    def sample(  # pyright: ignore[reportInconsistentOverload]  the options are those that follow
         self,
         prompt: str | Sequence[str],
         n: int = 64,
@@ -123,17 +134,21 @@ class Joint:
         base="draw": weights exp(−E), targeting Q·exp(−E), Q the law drawn from. base="full": weights P_LM/Q·exp(−E).
         """
         law = self._law(max_new_tokens, seed, temperature=temperature, top_k=top_k, top_p=top_p)
-        if base == "full" and self.energy.mined is not None and self.energy.mined.truncated:
-            raise LexergyError(
-                'base="full" needs an energy that is defined everywhere; this one was trained against truncated draws. Use '
-                'base="draw" with the same truncation, or mine again untruncated.'
-            )
-        draws = self.proposal.draw(self._prompts(prompt), n, law)
-        found = [Samples.weigh(one, self._reader.of_tokens(one.tokens), base) for one in draws]
+        found = self.weigh(self._prompts(prompt), n, law, base)
         return found[0] if isinstance(prompt, str) else found
 
+    def weigh(self, prompts: Sequence[Sequence[int]], n: int, law: Law, base: Base = "draw") -> list[Samples]:
+        """The same after prompts given by ids, by a stated law."""
+        if base == "full" and any(mined.truncated for mined in self._mined):
+            raise LexergyError(
+                'base="full" needs an energy that is defined everywhere; this one was trained against truncated draws. '
+                'Use base="draw" with the same truncation, or mine again untruncated.'
+            )
+        draws = self.proposal.draw(prompts, n, law)
+        return [Samples.weigh(one, self._reader.of_tokens(one.tokens), base) for one in draws]
+
     @overload
-    def log_z(
+    def log_z(  # pyright: ignore[reportOverlappingOverload]
         self, prompt: str, n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None
     ) -> Bounds: ...
     @overload
@@ -144,48 +159,62 @@ class Joint:
         self, prompt: str | Sequence[str], n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None
     ) -> Bounds | list[Bounds]:
         """Bounds on log Z of a prompt from n untruncated draws, or of each of a list."""
-        found = [
-            partition(energy) for energy in self._energies(self._prompts(prompt), n, self._law(max_new_tokens, seed))
-        ]
+        found = [partition(one) for one in self._energies(self._prompts(prompt), n, self._law(max_new_tokens, seed))]
         return found[0] if isinstance(prompt, str) else found
 
-    def _energies(self, prompts: Sequence[Sequence[int]], n: int, law: Law) -> list[Float[Tensor, "n"]]:
-        """Energies of n draws after each prompt."""
-        return [self._reader.of_tokens(draws.tokens) for draws in self.proposal.draw(prompts, n, law)]
+    def _energies(self, prompts: Sequence[Sequence[int]], n: int, law: Law) -> Iterator[Float[Tensor, "_n"]]:
+        """Energies of n draws after each prompt; a prompt that comes again gets draws of its own."""
+        seen = Counter[tuple[int, ...]]()
+        at_once = max(1, _ROWS // max(n, 1))
+        for begin in range(0, len(prompts), at_once):
+            some = prompts[begin : begin + at_once]
+            first: list[int] = []
+            for prompt in some:
+                first.append(seen[tuple(prompt)] * n)
+                seen[tuple(prompt)] += 1
+            for draws in self.proposal.draw(some, n, law, Keyed.draws(law.seed, some, n, first)):
+                energy = self._reader.of_tokens(draws.tokens)
+                if bool(torch.isposinf(energy).all()):
+                    raise LexergyError(
+                        f"The energy forbids (+inf) all {n} draws after a prompt, such as {draws.texts[0][:60]!r}, so "
+                        "nothing is known of Z there. Raise n, or loosen the constraint."
+                    )
+                yield energy
 
     def log_prob(
         self, texts: Sequence[str], context: str | Sequence[str] = "", n: int = 1024, seed: int | None = None
     ) -> list[Bounds]:
-        """Bounds on log P(text | context). In the space `until_eos` a text shorter than the length ends there, EOS included; in
-        `fixed` it has exactly the length."""
-        rows = [self._complete(ids, start) for ids, start, _ in self.proposal.encode(texts, context)]
-        tokens = Tokens.of([ids for ids, _ in rows], [start for _, start in rows])
-        log_p, own = self.proposal.token_log_prob(tokens), self._reader.of_tokens(tokens)
-        law = self._law(None, random.resolve(seed))
-        prompts = [tuple(ids[:start]) for ids, start in rows]
+        """Bounds on log P(text | context). In the space `until_eos` a text shorter than the length ends there, EOS
+        included, whichever of several; in `fixed` it has exactly the length."""
+        rows = self.proposal.encode([texts] if isinstance(texts, str) else list(texts), context)
+        members = [self._members(ids, start) for ids, start, _ in rows]
+        tokens = Tokens.of(
+            [ids for every in members for ids in every],
+            [start for every, (_, start, _) in zip(members, rows, strict=True) for _ in every],
+        )
+        prompts = [tuple(ids[:start]) for ids, start, _ in rows]
         distinct = list(dict.fromkeys(prompts))
+        law = self._law(None, random.resolve(seed))
         z = dict(zip(distinct, map(partition, self._energies(distinct, n, law)), strict=True))
-        found = []
-        for prompt, unnormalised in zip(prompts, (log_p - own).tolist(), strict=True):
-            one = z[prompt]
-            lower = unnormalised - one.upper if one.upper is not None else None
-            found.append(_log_prob_bounds(lower, unnormalised - one.lower, one))
-        return found
+        weighed = self.proposal.token_log_prob(tokens) - self._reader.of_tokens(tokens)
+        parts = weighed.split([len(every) for every in members]) if members else []
+        return [_less(float(torch.logsumexp(part, 0)), z[prompt]) for prompt, part in zip(prompts, parts, strict=True)]
 
-    def _complete(self, ids: list[int], start: int) -> tuple[list[int], int]:
-        """A text as a member of the space."""
-        count, eos = len(ids) - start, self.proposal.lm.eos
-        ended = count > 0 and ids[-1] in eos
+    def _members(self, ids: list[int], start: int) -> list[list[int]]:
+        """The members of the space that a text stands for: one, or one an EOS where it is to end."""
+        free, eos, count = ids[start:], self.proposal.lm.eos, len(ids) - start
         if count > self.length or (self.space == "fixed" and count != self.length):
             wanted = f"exactly {self.length}" if self.space == "fixed" else f"at most {self.length}"
             raise LexergyError(f"A text of this joint model has {wanted} tokens; received one of {count}.")
-        if self.space == "until_eos" and count < self.length and not ended:
-            if not eos:
-                raise LexergyError(
-                    f"{self.proposal.lm.name} has no EOS, so a text of fewer than {self.length} tokens never ends."
-                )
-            return [*ids, eos[0]], start
-        return ids, start
+        if self.space == "until_eos" and set(free[:-1]) & set(eos):
+            raise LexergyError("A text goes on after an EOS token, which in the space 'until_eos' no text does.")
+        if count == self.length or (free and free[-1] in eos):
+            return [ids]
+        if not eos:
+            raise LexergyError(
+                f"{self.proposal.lm.name} has no EOS, so a text of fewer than {self.length} tokens never ends."
+            )
+        return [[*ids, one] for one in eos]
 
     def perplexity(
         self,
@@ -202,71 +231,90 @@ class Joint:
         if (file is None) == (documents is None):
             raise LexergyError("Give the held-out text as file= or as documents=, one of the two.")
         text = read_corpus(file) if file is not None else documents or []
-        eos = self.proposal.lm.eos
-        chosen = held_out(
-            text, self.proposal.tokenizer, prefix, self.length, self.space, windows, seed, eos=eos[0] if eos else None
-        )
-        law = self._law(None, seed)
-        return perplexity(self.judge(chosen, n, law, quiet), str(law), seed)
+        return perplexity(self.judge(self.held_out(text, prefix, windows, seed), n, seed, quiet), seed)
 
-    def judge(self, windows: Sequence[Window], n: int, law: Law, quiet: bool = False) -> Judged:
-        """Draws and energies for each window, a few windows at a time."""
+    def held_out(self, documents: Iterable[Document], prefix: int, count: int, seed: int = 0) -> list[Window]:
+        """Windows of a held-out text, in this joint model's space."""
+        lm = self.proposal
+        eos = lm.lm.eos[0] if lm.lm.eos else None
+        return held_out(documents, lm.tokenizer, prefix, self.length, self.space, count, seed, eos=eos, bos=lm.bos)
+
+    def judge(self, windows: Sequence[Window], n: int, seed: int = 0, quiet: bool = False) -> Judged:
+        """Draws and energies for each window."""
         if not windows:
             raise LexergyError("There is no window of held-out text to judge on.")
-        start = self.proposal.prompt_ids("")
-        contexts = [window.context or start for window in windows]
+        law = self._law(None, seed)
+        contexts = [window.context or self.proposal.prompt_ids("") for window in windows]
         true = Tokens.of(
             [[*c, *w.continuation] for c, w in zip(contexts, windows, strict=True)], [len(c) for c in contexts]
         )
         log_p, own = self.proposal.token_log_prob(true), self._reader.of_tokens(true)
         energies: list[Tensor] = []
         with closing(Shown(len(windows), 0, quiet)) as shown:
-            for context in contexts:
-                energies += self._energies([context], n, law)
+            for energy in self._energies(contexts, n, law):
+                energies.append(energy)
                 shown.show(len(energies))
         sizes = torch.tensor([len(window.continuation) for window in windows])
-        return Judged(log_p, own, torch.stack(energies), sizes, [window.group for window in windows])
+        groups = [window.group for window in windows]
+        return Judged(log_p, own, torch.stack(energies), sizes, groups, str(law))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """A folder with the energy and the name, revision and hash of the language model; its weights are never copied."""
+        """A folder with the energy and the name, revision and hash of the language model, whose weights are never
+        copied."""
         place, lm = Path(folder), self.proposal.lm
         self.energy.config()  # refuses here, before anything is written
-        content: dict[str, Any] = {
-            "space": self.space,
-            "length": self.length,
-            "proposal": {"name": lm.name, "revision": lm.revision, "hash": lm.hash, "bos": self.proposal.bos},
+        named: dict[str, Any] = {
+            "name": lm.name,
+            "revision": lm.revision,
+            "hash": lm.hash,
+            "bos": self.proposal.bos,
+            "eos": list(lm.eos),
         }
         if Path(lm.name).is_dir():
             # A model on disk is also named from the joint's own folder, so that both can move together.
-            content["proposal"]["beside"] = os.path.relpath(Path(lm.name).resolve(), place.resolve())
+            named["beside"] = os.path.relpath(Path(lm.name).resolve(), place.resolve())
         with files.atomic(place) as draft:
-            draft.mkdir(parents=True)
-            (draft / "energy").mkdir()
+            (draft / "energy").mkdir(parents=True)
             self.energy.write(draft / "energy")
-            files.write_json(draft / "joint.json", content)
+            files.write_json(draft / NAME, {"space": self.space, "length": self.length, "proposal": named})
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, proposal: Causal | None = None, **options: Any) -> "Joint":
-        """Read a joint model back. `proposal`: the language model where it has moved; options: device, dtype, …"""
+        """Read a joint model back. `proposal`: the language model, where it has moved or was an object; options: device,
+        dtype, attn_implementation."""
         place = Path(folder)
-        if not (place / "joint.json").is_file():
-            raise LexergyError(f"{place} is no saved joint model: there is no joint.json in it.")
-        content = files.read_json(place / "joint.json")
+        if not (place / NAME).is_file():
+            raise LexergyError(f"{place} is no saved joint model: there is no {NAME} in it.")
+        content = files.read_json(place / NAME)
+        if not isinstance(content, dict) or not {"space", "length", "proposal"} <= content.keys():
+            raise LexergyError(f"{place / NAME} lacks its space, length or proposal: save_pretrained did not write it.")
         named = content["proposal"]
-        if proposal is None:
-            beside = place / named["beside"] if "beside" in named else None
-            source = str(beside) if beside is not None and beside.is_dir() else named["name"]
-            revision = None if named["revision"] in ("object", "main") else named["revision"]
-            proposal = load_proposal(source, bos=named["bos"], revision=revision, **options)
-        if proposal.lm.hash != named["hash"]:
+        lm = _proposal(place, named, options) if proposal is None else proposal
+        if lm.lm.hash != named["hash"]:
             raise LexergyError(
-                f"This joint model was made over {named['name']} (hash {named['hash'][:12]}); {proposal.lm.name} has other weights "
-                f"(hash {proposal.lm.hash[:12]}). Give the right one as proposal=."
+                f"This joint model was made over {named['name']} (hash {named['hash'][:12]}); {lm.lm.name} has other "
+                f"weights (hash {lm.lm.hash[:12]}). Give the right one as proposal=."
             )
-        energy = saved.read(place / "energy", **options)
-        return cls(proposal, energy, space=content["space"], length=content["length"])
+        return cls(lm, saved.read(place / "energy", **options), space=content["space"], length=content["length"])
 
 
-def _log_prob_bounds(lower: float | None, upper: float, z: Bounds) -> Bounds:
-    """log P lies between (…) − U_n and (…) − T_n; where there is no U_n there is no lower bound."""
-    return Bounds(float("-inf") if lower is None else lower, upper, z.n, z.ess, z.max_weight, z.resolved)
+def _proposal(place: Path, named: dict[str, Any], options: dict[str, Any]) -> Causal:
+    """The language model that a saved joint model names: beside it, else where it was."""
+    beside = place / named["beside"] if "beside" in named else None
+    if beside is not None and beside.is_dir():
+        source = str(beside)
+    elif named["revision"] == "object" and not Path(named["name"]).is_dir():
+        raise LexergyError(
+            f"This joint model was made over a model object ({named['name']}), which is not saved with it: give it as "
+            "proposal=."
+        )
+    else:
+        source = named["name"]
+    revision = None if named["revision"] in ("object", "main") else named["revision"]
+    return load_proposal(source, bos=named["bos"], eos=named["eos"], revision=revision, **options)
+
+
+def _less(unnormalised: float, z: Bounds) -> Bounds:
+    """log P lies between (…) − U_n and (…) − T_n; where there is no U_n nothing holds it from below."""
+    lower = float("-inf") if z.upper is None else unnormalised - z.upper
+    return Bounds(lower, unnormalised - z.lower, z.n, z.ess, z.max_weight, z.resolved)

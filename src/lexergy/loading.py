@@ -1,5 +1,7 @@
-"""From a place to something that works: `load_proposal`, `load_energy`, `as_energy`. A string is a place: an existing path,
-then a name from the catalogue, then a Hub id."""
+"""From a place to something that works: `load_proposal`, `load_energy`, `as_energy`.
+
+A string is a place: an existing path, then a name from the catalogue, then a Hub id.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,30 +52,45 @@ def load_energy(
     revision: str | None = None,
     attn_implementation: str | None = None,
 ) -> Energy:
-    """An energy: a folder that `save_pretrained` wrote knows its kind; of any other checkpoint say which kind is meant."""
+    """An energy: a place that `save_pretrained` wrote knows its kind; of any other checkpoint say which kind is meant."""
     if isinstance(source, Energy):
         return source
-    options: dict[str, Any] = {
-        "device": device,
-        "dtype": dtype,
-        "revision": revision,
-        "attn_implementation": attn_implementation,
-    }
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "attn_implementation": attn_implementation}
     if not isinstance(source, tuple) and saved.is_saved(Path(source)):
         return saved.read(Path(source), **options)
-    if kind is None:
-        known = catalog.available("energies")
-        if isinstance(source, str) and source in known and not Path(source).exists():
-            raise LexergyError(
-                f"{source!r} is a kind of energy ({known[source].rstrip('.')}), not one that exists yet. Train one with lexergy "
-                f"train, or name a checkpoint and kind={source!r}."
-            )
+    if kind is not None:
+        if kind not in KINDS:
+            raise unknown("kind of energy", kind, KINDS)
+        return KINDS[kind](source, revision=revision, **options)
+    kinds = ", ".join(sorted(KINDS))
+    if isinstance(source, tuple):
+        raise LexergyError(f"A model object does not say what it is meant as: give kind=, one of {kinds}.")
+    known = catalog.available("energies")
+    if str(source) in known and not Path(source).exists():
         raise LexergyError(
-            f"{source!r} is no saved energy (no energy.json there). Say what it is meant as, kind= one of: {', '.join(sorted(KINDS))}."
+            f"{str(source)!r} is a kind of energy ({known[str(source)].rstrip('.')}), not one that exists yet. Train one "
+            "with lexergy train, or name a checkpoint that was saved."
         )
-    if kind not in KINDS:
-        raise unknown("kind of energy", kind, KINDS)
-    return KINDS[kind](source, **options)
+    place = None if Path(source).exists() else _from_hub(str(source), revision)
+    if place is None or not saved.is_saved(place):
+        raise LexergyError(
+            f"{str(source)!r} is no saved energy (there is no energy.json). If it is a checkpoint, say what it is meant as: "
+            f"kind=, one of {kinds}."
+        )
+    return saved.read(place, **options)
+
+
+def _from_hub(name: str, revision: str | None) -> Path | None:
+    """The folder of a saved energy that the Hub, or this machine's copy of it, has."""
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        # First the small file: a checkpoint that is no energy is not fetched to find that out.
+        hf_hub_download(name, "energy.json", revision=revision)
+        return Path(snapshot_download(name, revision=revision))
+    except (OSError, ValueError, EntryNotFoundError):
+        return None
 
 
 def as_energy(function: Callable[[list[str]], Sequence[float]]) -> Function:

@@ -1,6 +1,7 @@
 """A recipe is a run as a document: TOML → frozen dataclasses. An unknown key is an error that names it and the nearest.
 
-*Layers*, later over earlier: the file, its `[sizes.NAME]` table where `size = "NAME"` was asked for, each `--set a.b=1`.
+*Layers*, later over earlier: the file, its `[sizes.NAME]` table where `size = "NAME"` was asked for, each
+`--set a.b=1`.
 """
 
 import dataclasses
@@ -66,9 +67,9 @@ class EnergyModel:
 
     start: str | None = "lm"
     size: str = "small"
-    causal: bool = False
+    causal: bool | None = None
     pooling: str = "mean"
-    dropout: float = 0.1
+    dropout: float | None = None
     negatives: int = 1
     form: str = "mean"
     epochs: float = 2.0
@@ -125,7 +126,7 @@ def recipes() -> dict[str, str]:
     return found
 
 
-def read_recipe(name: str | Path, set: Mapping[str, Any] | Iterable[str] | None = None) -> Recipe:  # noqa: A002  the surface's word
+def read_recipe(name: str | Path, set: Mapping[str, Any] | Iterable[str] | None = None) -> Recipe:
     """A packaged recipe by name, or a TOML file, with changes ({"lm.steps": 100}, or ["lm.steps=100"])."""
     path = Path(name)
     if path.suffix == ".toml":
@@ -146,6 +147,8 @@ def read_recipe(name: str | Path, set: Mapping[str, Any] | Iterable[str] | None 
         raise LexergyError(f"{name} is not valid TOML: {error}.") from error
     changes = _changes(set)
     sizes = content.pop("sizes", {})
+    if not isinstance(sizes, Mapping) or not all(isinstance(table, Mapping) for table in sizes.values()):
+        raise LexergyError(f"Recipe {called}: sizes is a table of tables, [sizes.small] say.")
     size = changes.pop("size", content.pop("size", None))
     if size is not None:
         if size not in sizes:
@@ -222,7 +225,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if origin is dict:
         if not isinstance(value, Mapping):
             raise LexergyError(f"{where} is a table; received {value!r}.")
-        return dict(value)
+        return {key: _value(options[1], item, f"{where}: {key}") for key, item in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):

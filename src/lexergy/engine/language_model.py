@@ -36,6 +36,11 @@ class LanguageModel:
             )
         self.eos = self._eos(eos)
         self.vocabulary = int(head.get_parameter("weight").shape[0])
+        if not looks_back_only(self.model, self.vocabulary):
+            raise LexergyError(
+                f"{self.name} looks ahead, so it is no language model that writes: what it calls the probability of a token "
+                "has seen that token. Load one made for causal language modelling."
+            )
         self.longest: int | None = positions(self.model)
         self.direction: Direction = getattr(self.model.config.get_text_config(), "direction", "left_to_right")
         self._head = plain_head(self.model)
@@ -187,6 +192,15 @@ class LanguageModel:
             return torch.logsumexp(self._log_prob_after(read, last, ends.expand(len(read), -1)).double(), dim=-1)
 
         return score.score(run, tokens, self.plan.tokens)
+
+
+@torch.no_grad()
+def looks_back_only(model: PreTrainedModel, vocabulary: int) -> bool:
+    """Whether what stands behind a token changes nothing at it. transformers loads encoders as language models, too."""
+    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]], device=model.device)
+    with evaluating(model):
+        logits = model(input_ids=ids.remainder(vocabulary), use_cache=False).logits[:, :-1].float()
+    return float((logits[0] - logits[1]).abs().max()) <= 1e-5 * float(logits.abs().max())
 
 
 def plain_head(model: PreTrainedModel) -> nn.Module | None:

@@ -3,6 +3,7 @@
 Weights are safetensors, code in a checkpoint is never run. A model object keeps its dtype and is not changed in place.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from lexergy.core.errors import LexergyError
+from lexergy.engine.agreement import trusted
 from lexergy.engine.measure import DTYPES
 from lexergy.engine.probe import Plan, Shape, plan
 from lexergy.nets.transformer import TransformerConfig, TransformerForCausalLM, TransformerForMaskedLM, TransformerModel
@@ -80,18 +82,27 @@ def load(
         tokenizer = load_tokenizer(place, revision=revision)
     auto, own_class = ROLES[role]
     loader = own_class if isinstance(config, TransformerConfig) else auto
-    options: dict[str, Any] = {"dtype": getattr(torch, where.dtype), "revision": revision or "main"}
+    options: dict[str, Any] = {"config": config, "revision": revision or "main"}
     if attn_implementation is not None:
         options["attn_implementation"] = attn_implementation
-    try:
-        with quiet():
-            model = loader.from_pretrained(place, config=config, **options)
-    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
-        raise LexergyError(
-            f"{place} did not load as a {NAMES[role]} ({_first_line(error)}). Its weights may be cut off or of another "
-            "shape: save them again, or name another checkpoint."
-        ) from error
-    return Loaded(model.to(where.device).eval(), tokenizer, where, place, revision or "main")
+
+    def read(of_dtype: torch.dtype) -> PreTrainedModel:
+        try:
+            with quiet():
+                return loader.from_pretrained(place, dtype=of_dtype, **options).to(where.device).eval()
+        except (OSError, SafetensorError, RuntimeError, ValueError) as error:
+            raise LexergyError(
+                f"{place} did not load as a {NAMES[role]} ({_first_line(error)}). Its weights may be cut off or of another "
+                "shape: save them again, or name another checkpoint."
+            ) from error
+
+    model = read(where.torch_dtype)
+    measured = dtype in (None, "auto") and where.dtype == "bfloat16"
+    if measured and not trusted(model, fingerprint(model), lambda: read(torch.float32)):
+        model = read(torch.float32)
+        why = "float32: in bfloat16 this checkpoint says something else"
+        where = dataclasses.replace(where, dtype="float32", reasons={**where.reasons, "dtype": why})
+    return Loaded(model, tokenizer, where, place, revision or "main")
 
 
 def _config(place: str, revision: str | None) -> Any:
@@ -151,7 +162,7 @@ def fingerprint(model: nn.Module) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in sorted(model.named_parameters()):
         flat: Tensor = parameter.detach().reshape(-1)
-        at = torch.linspace(0, max(flat.numel() - 1, 0), 64, device=flat.device).long()
+        at = torch.arange(64, device=flat.device) * max(flat.numel() - 1, 0) // 63
         digest.update(f"{name}{tuple(parameter.shape)}".encode())
         if flat.numel():
             digest.update(flat[at].to(torch.bfloat16).view(torch.int16).cpu().numpy().tobytes())

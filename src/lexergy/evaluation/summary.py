@@ -3,11 +3,13 @@
 From a `Perplexity` and some samples to the sections of a report; nothing is measured here.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
 
 from lexergy.core import bounds
+from lexergy.core.random import Keyed
 from lexergy.core.types import Estimate, Samples
 from lexergy.evaluation.perplexity import Perplexity
 from lexergy.report.document import (
@@ -25,6 +27,7 @@ from lexergy.report.document import (
     TextItem,
     Texts,
 )
+from lexergy.report.results import Row
 
 
 def summary(
@@ -46,6 +49,45 @@ def summary(
             "Training, mining and initialisation included, as they ran for this page.",
         ),
     ]
+
+
+def sentence(found: Perplexity) -> str:
+    """What was found, in two sentences."""
+    change = found.saved
+    verdict = "below" if change.low > 0 else "not shown to be below"
+    state = "resolved" if found.resolved else "unresolved (" + "; ".join(found.resolution.reasons) + ")"
+    return (
+        f"The certified perplexity is {found.certified.value:.2f}, {verdict} the language model's {found.base.value:.2f} "
+        f"(saved {change.value:.2f}, 95 % interval {change.low:.2f} to {change.high:.2f}, n = {found.n}). The bounds on "
+        f"log Z are {state}."
+    )
+
+
+def rows(found: Perplexity) -> list[Row]:
+    """The rows of a results file; what is not finite is left out."""
+    measured = [
+        ("language model", "perplexity", found.base),
+        ("joint", "perplexity_lower", found.lower),
+        ("joint", "perplexity_upper", found.upper),
+        ("joint", "perplexity_certified", found.certified),
+        ("joint", "certified_gain_nats", found.gain),
+    ]
+    out = [
+        Row(system, metric, one.value, *_interval(one), n=found.groups)
+        for system, metric, one in measured
+        if math.isfinite(one.value)
+    ]
+    out.append(Row("joint", "detection_accuracy", found.accuracy, n=found.windows))
+    out.append(Row("joint", "median_ess", found.resolution.median_ess, n=found.n))
+    return out
+
+
+def _interval(one: Estimate) -> tuple[float | None, float | None]:
+    """The interval, if there is one: a single document gives none."""
+    if not (math.isfinite(one.low) and math.isfinite(one.high)):
+        return None, None
+    # Quantiles of resampled documents may miss the value itself where documents are few.
+    return min(one.low, one.value), max(one.high, one.value)
 
 
 def _figures(found: Perplexity) -> KeyFigures:
@@ -93,8 +135,8 @@ def _verdict(found: Perplexity) -> Prose:
     r = found.resolution
     state = "Resolved" if r.resolved else "Unresolved"
     lines = [
-        f"{state}: the median effective sample size is {r.median_ess:.0f} of {r.n}, the largest weight {r.largest_weight:.2f}; from "
-        f"half the draws to all of them log Z moved by {r.drift:+.4f} nats; the true continuation outweighs every draw in "
+        f"{state}: the median effective sample size is {r.median_ess:.0f} of {r.n}, the largest weight {r.largest_weight:.2f}; "
+        f"from half the draws to all of them log Z moved by {r.drift:+.4f} nats; the true continuation outweighs every draw in "
         f"{r.on_top:.1%} of windows."
     ]
     if r.reasons:
@@ -132,9 +174,8 @@ def _curve(found: Perplexity) -> Lines:
 
 def _densities(found: Perplexity) -> Histogram:
     judged = found.judged
-    weight = torch.softmax(-judged.energy.double(), dim=1)
-    rows = torch.multinomial(weight, 1, generator=torch.Generator().manual_seed(0)).squeeze(1)
-    joint = judged.energy.gather(1, rows[:, None]).squeeze(1)
+    streams = Keyed.grid(0, range(len(judged.energy)), [0]).at("densities")
+    joint = judged.energy.gather(1, streams.categorical(-judged.energy)[:, None]).squeeze(1)
     return Histogram(
         "Energies",
         "energy (lower = likelier)",

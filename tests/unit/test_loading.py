@@ -1,0 +1,100 @@
+"""Places: a folder, a name, a Hub id, objects; and what is said of those that are none. Importing the package loads nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import lexergy as lx
+from hub import COMMIT, HUB
+from lexergy.core.errors import LexergyError
+from lexergy.energies import bag
+from lexergy.energies.lm import LM
+from lexergy.training.start import started
+
+
+@pytest.mark.parametrize("name", ["HuggingFaceTB/SmolLM2-135M", "gpt2"])
+def test_a_language_model_by_its_hub_id(hub: Path, name: str) -> None:
+    lm = lx.load_proposal(name)
+    assert (lm.lm.name, lm.lm.revision) == (name, "main")
+    draws = lm.sample("The council voted", n=3, max_new_tokens=5, seed=0)
+    assert lm.log_prob(draws).tolist() == pytest.approx(draws.log_p.tolist(), abs=1e-4)
+    energy = lx.load_energy(name, kind="lm")
+    assert isinstance(energy, LM)
+    assert energy.score([" voted"], context="The council") == pytest.approx(
+        [-p for p in lm.log_prob([" voted"], context="The council")], abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(HUB) - {"gpt2"}))
+def test_an_energy_starts_from_any_of_them(hub: Path, name: str) -> None:
+    energy = started(name, None, "tiny", 0)
+    assert energy.score(["The council voted", "a river"]) == [0.0, 0.0]  # a fresh head says nothing yet
+    assert energy.longest == (510 if "roberta" in name else 512)
+
+
+def test_a_saved_energy_by_its_hub_id(
+    hub: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "cache" / "models--someone--energy"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text(COMMIT, encoding="utf-8")
+    energy = 0.5 * bag.tiny()
+    energy.save_pretrained(place / "snapshots" / COMMIT)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    assert lx.load_energy("someone/energy").score(["abc"]) == pytest.approx(energy.score(["abc"]))
+
+
+def test_folders_objects_and_energies_themselves(hub: Path, tmp_path: Path) -> None:
+    energy = bag.tiny()
+    energy.save_pretrained(tmp_path / "energy")
+    own = pytest.approx(energy.score(["ab"]))
+    assert lx.load_energy(tmp_path / "energy").score(["ab"]) == own
+    assert lx.load_energy(str(tmp_path / "energy"), kind="lm").score(["ab"]) == own  # it knows its kind
+    assert lx.load_energy(energy) is energy
+    model, tokenizer = (auto.from_pretrained("gpt2") for auto in (AutoModelForCausalLM, AutoTokenizer))
+    lm = lx.load_proposal((model, tokenizer))
+    assert lm.lm.model is model
+    assert isinstance(lx.load_energy((model, tokenizer), kind="lm"), LM)
+    with pytest.raises(LexergyError, match="does not say what it is meant as: give kind=, one of lm"):
+        lx.load_energy((model, tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "said"),
+    [
+        ("bag", None, "is a kind of energy .*, not one that exists yet"),
+        ("gpt2", None, "'gpt2' is no saved energy .* kind=, one of lm"),
+        ("no/such-energy", None, "is no saved energy"),
+        ("gpt2", "lmm", "Unknown kind of energy 'lmm'. Did you mean 'lm'"),
+        ("bert-base-uncased", "lm", "looks ahead, so it is no language model"),
+        ("no/such-model", "lm", "There is no model at 'no/such-model'"),
+        ("texts", None, "'texts' is no saved energy"),
+    ],
+    ids=range(7),
+)
+def test_what_is_no_energy_is_said(hub: Path, source: str, kind: str | None, said: str) -> None:
+    with pytest.raises(LexergyError, match=said):
+        lx.load_energy(source, kind)
+
+
+def test_any_function_is_an_energy() -> None:
+    energy = lx.as_energy(lambda texts: [float(len(text)) for text in texts])
+    assert energy.score(["ab", "a"], context="c") == [3, 2]
+
+
+def test_importing_the_package_loads_no_torch() -> None:
+    code = "import sys, lexergy; print({'torch', 'transformers', 'numpy', 'typer'} & set(sys.modules), dir(lexergy))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"set() {sorted(dir(lx))}\n"
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(lx.__all__) == {*lx._HOMES, "__version__"}
+    assert set(lx.__all__) < set(dir(lx))
+    assert all(getattr(lx, name) is not None for name in dir(lx))
+    assert lx.contracts.check is not None
+    with pytest.raises(AttributeError, match="has no attribute 'Joints'"):
+        _ = lx.Joints
