@@ -7,11 +7,11 @@ underscore, and those in `SHARED` (what a room's components stand on), are no co
 import ast
 import importlib
 import inspect
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import lexergy
 from lexergy.core.errors import LexergyError, unknown
 
 ROOMS = ("proposals", "energies", "objectives", "samplers", "estimators", "evaluation")
@@ -21,7 +21,8 @@ SHARED = {"base", "saved"}
 def _folder(room: str) -> Path:
     if room not in ROOMS:
         raise unknown("room", room, ROOMS)
-    return Path(lexergy.__path__[0]) / room
+    # Looked up, not imported: the package's own file names every layer above this one.
+    return Path(sys.modules["lexergy"].__path__[0]) / room
 
 
 def available(room: str) -> dict[str, str]:

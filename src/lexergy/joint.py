@@ -250,7 +250,7 @@ class Joint:
         )
         log_p, own = self.proposal.token_log_prob(true), self._reader.of_tokens(true)
         energies: list[Tensor] = []
-        with closing(Shown(len(windows), 0, quiet)) as shown:
+        with closing(Shown(len(windows), 0, quiet, "window")) as shown:
             for energy in self._energies(contexts, n, law):
                 energies.append(energy)
                 shown.show(len(energies))

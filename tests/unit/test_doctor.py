@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from lexergy.cli.doctor import EXTRAS, doctor
 from lexergy.core.errors import LexergyError
 from lexergy.engine import measure
+from lexergy.nets.transformer import preset
+from lexergy.text.tokenisers import character_tokenizer
 
 TEMPLATE = "{% for m in messages %}[bold]{{ m['content'] }}[/bold]{% endfor %}"
 
@@ -157,3 +159,14 @@ def test_an_absent_extra_says_how_to_get_it(monkeypatch):
 def test_listing_the_command_loads_no_torch():
     code = "import sys, lexergy.cli.doctor; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_transformer_of_ours_and_its_tokenizer_are_read(tmp_path):
+    tokenizer = character_tokenizer("abc")
+    tokenizer.save_pretrained(tmp_path)
+    preset("tiny", vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id).save_pretrained(tmp_path)
+    result = ask("--json", "--model", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["model"]
+    assert (found["family"], found["shape"]["width"], found["eos"]) == ("lexergy", 128, [tokenizer.eos_token_id])
+    assert found["tokenizer"]["words"] == len(tokenizer)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import lexergy as lx
@@ -12,6 +13,7 @@ from hub import COMMIT, HUB
 from lexergy.core.errors import LexergyError
 from lexergy.energies import bag
 from lexergy.energies.lm import LM
+from lexergy.proposals import causal
 from lexergy.training.start import started
 
 
@@ -98,3 +100,22 @@ def test_every_public_name_is_there() -> None:
     assert lx.contracts.check is not None
     with pytest.raises(AttributeError, match="has no attribute 'Joints'"):
         _ = lx.Joints
+
+
+def test_weights_that_are_pickled_are_refused(tmp_path: Path) -> None:
+    lm = causal.tiny()
+    lm.lm.model.save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
+    assert lx.load_proposal(tmp_path).lm.vocabulary == lm.lm.vocabulary
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(lm.lm.model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(LexergyError, match="safetensors"):
+        lx.load_proposal(tmp_path)
+
+
+@pytest.mark.parametrize("option", [{"device": "cuda"}, {"revision": "v2"}, {"attn_implementation": "eager"}])
+def test_a_model_object_is_taken_as_it_is(option: dict[str, str]) -> None:
+    lm = causal.tiny().lm
+    with pytest.raises(LexergyError, match=next(iter(option))):
+        lx.load_proposal((lm.model, lm.tokenizer), **option)
+    assert lx.load_proposal((lm.model, lm.tokenizer), device="cpu").lm.model is lm.model

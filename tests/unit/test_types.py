@@ -138,3 +138,14 @@ def test_pick_is_repeatable_and_refuses_too_many() -> None:
         samples.pick(4, replace=False)
     with pytest.raises(LexergyError, match="at least one"):
         samples.pick(0)
+
+
+def test_picks_after_different_prompts_are_independent() -> None:
+    def after(token: int) -> Samples:
+        tokens = Tokens.of([[token, 9]] * 64, [1] * 64)
+        log_p = torch.zeros(64, dtype=torch.float64)
+        return Samples.weigh(Draws([str(i) for i in range(64)], tokens, log_p, log_p, LAW), torch.zeros(64))
+
+    assert after(1).pick(4) == after(1).pick(4)
+    assert len({tuple(after(token).pick(4)) for token in range(8)}) == 8
+    assert after(1).pick(4, seed=7) != after(2).pick(4, seed=7)

@@ -91,18 +91,13 @@ def _model(place: str) -> tuple[dict[str, Any], Any]:
     """What a model and its tokenizer say of themselves, and the configuration; no weight is read."""
     from pathlib import Path
 
-    from transformers import AutoConfig
-
     from lexergy.core.errors import LexergyError
+    from lexergy.engine.load import configuration
     from lexergy.engine.probe import Shape
 
     if Path(place).is_file():
         raise LexergyError(f"{place} is a file: give --model a model's folder, or its Hub id.")
-    try:
-        config = AutoConfig.from_pretrained(place)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise LexergyError(f"There is no model at {place!r}: {reason} Give a folder with a config.json.") from error
+    config = configuration(place)
     eos = getattr(config, "eos_token_id", None)
     described = {
         "name": place,
@@ -118,11 +113,14 @@ def _model(place: str) -> tuple[dict[str, Any], Any]:
 
 def _tokenizer(place: str) -> dict[str, Any] | None:
     """What decides which ids a text becomes; None where the folder holds no tokenizer."""
-    from transformers import AutoTokenizer
+    from lexergy.core.errors import LexergyError
+    from lexergy.engine.load import quiet
+    from lexergy.text.tokenisers import load_tokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError):
+        with quiet():
+            tokenizer = load_tokenizer(place)
+    except LexergyError:
         return None
     ids = tokenizer("a")["input_ids"]
     template = tokenizer.chat_template

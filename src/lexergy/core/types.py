@@ -260,7 +260,9 @@ class Samples:
 
     def pick(self, m: int = 1, seed: int | None = None, replace: bool = True) -> list[str]:
         """m texts resampled by weight. `seed=None` goes on from the seed of the draws."""
-        rng = random.Keyed.of(self.seed if seed is None else seed, "pick")
+        # Keyed by the prompt too: picks after different prompts are independent.
+        prompt = self.tokens.ids[0][self.tokens.mask[0] & ~self.tokens.free[0]].tolist()
+        rng = random.Keyed.of(self.seed if seed is None else seed, "pick", random.word(prompt))
         return [self.texts[row] for row in self.pick_rows(m, rng, replace)]
 
 

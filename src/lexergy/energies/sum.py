@@ -57,7 +57,8 @@ class Sum(Energy):
         return min((part.longest for part in self.energies if part.longest is not None), default=None)
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
-        return torch.stack([part(tokens).double() for part in self.energies]).sum(0)
+        # A part without a network of its own (a bag, say) may answer from another device than the tokens'.
+        return torch.stack([part(tokens).double().to(tokens.ids.device) for part in self.energies]).sum(0)
 
     def reading(self, tokenizer: PreTrainedTokenizerBase) -> Energy:
         return Sum([part.reading(tokenizer) for part in self.energies])

@@ -72,17 +72,29 @@ def load(
                 f"A model object keeps its own dtype ({own}); received dtype={dtype!r}. Convert it first, or give its "
                 "folder."
             )
+        asked = {"device": _elsewhere(device, model), "revision": revision, "attn_implementation": attn_implementation}
+        for option, value in asked.items():
+            if value is not None:
+                raise LexergyError(
+                    f"A model object is taken as it is and where it is ({model.device}); received {option}={value!r}. Change "
+                    "the object first, or give its folder."
+                )
         # Of a dtype that the probe does not measure, what it knows best stands in: only the budget comes from it.
         where = plan(Shape.of(model.config), device=model.device.type, dtype=own if own in DTYPES else None)
         return Loaded(model, tokenizer, where, name, "object")
     place = str(source)
-    config = _config(place, revision)
+    config = configuration(place, revision)
     where = plan(Shape.of(config), device=device, dtype=dtype)
     with quiet():
         tokenizer = load_tokenizer(place, revision=revision)
     auto, own_class = ROLES[role]
     loader = own_class if isinstance(config, TransformerConfig) else auto
-    options: dict[str, Any] = {"config": config, "revision": revision or "main"}
+    options: dict[str, Any] = {
+        "config": config,
+        "revision": revision or "main",
+        "use_safetensors": True,
+        "trust_remote_code": False,
+    }
     if attn_implementation is not None:
         options["attn_implementation"] = attn_implementation
 
@@ -105,7 +117,15 @@ def load(
     return Loaded(model, tokenizer, where, place, revision or "main")
 
 
-def _config(place: str, revision: str | None) -> Any:
+def _elsewhere(device: str | None, model: PreTrainedModel) -> str | None:
+    """The device asked for, where a model object is on another."""
+    if device in (None, "auto"):
+        return None
+    here = model.device
+    return None if device in (here.type, str(here)) else device
+
+
+def configuration(place: str, revision: str | None = None) -> Any:
     """The configuration at a place: ours by its `model_type`, anything else through Hugging Face's AutoConfig."""
     try:
         with quiet():

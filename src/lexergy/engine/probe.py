@@ -11,8 +11,8 @@ Equations, for a shape of width d, feed-forward width f, L layers and V words, a
 Bytes a token counts a pass without gradients: eight vectors of the residual stream (itself, its norm,
 queries, keys, values, the heads' output, its projection, a spare), a gated feed-forward part, and the keys
 and values that all layers keep. The vocabulary is met in chunks of their own (`engine.vocabulary`), and
-attention is taken to be fused: both come out of the half of the free memory that is not counted on. Training
-keeps more a token, and backs off (`engine.budget`).
+attention is taken to be fused: both come out of the half of the free memory that is not counted on. Where a
+batch does not fit all the same, it is halved (`engine.budget`). Training keeps more a token, and its batches are the user's.
 
 The measurement is kept in the user's cache folder; what memory is free is asked each time.
 `LEXERGY_PROBE=off` pins everything and measures nothing; `fresh=True` measures again.

@@ -105,7 +105,7 @@ def _begun(place: Path, law: Law) -> Law:
         return law
     before = Law.from_json(ShardReader(place / DRAWS, partial=True).meta["law"])
     old, new = before.to_json(), law.to_json()
-    differ = [name for name in [] if old[name] != new[name] and name not in ("model", "revision")]
+    differ = [name for name in old if old[name] != new[name] and name not in ("model", "revision")]
     if differ:
         found = "; ".join(f"{name}: {old[name]} there, {new[name]} here" for name in differ)
         raise LexergyError(
@@ -147,7 +147,7 @@ def _draw(lm: Causal, writer: ShardWriter, stored: StoredWindows, law: Law, quie
     rest = iter(stored)
     for window in islice(rest, writer.rows):
         seen[random.word(tuple(window.context or start))] += 1
-    with closing(Shown(len(stored), writer.rows, quiet)) as shown:
+    with closing(Shown(len(stored), writer.rows, quiet, "window")) as shown:
         while batch := list(islice(rest, writer.meta["shard"])):
             contexts = [window.context or start for window in batch]
             # A context that comes again gets draws of its own, or its windows would share their negatives.

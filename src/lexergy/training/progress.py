@@ -23,8 +23,8 @@ PAUSE: Final = 10.0
 class Shown:
     """A run's progress. `show` may be called at every step: it is free until there is something to say."""
 
-    def __init__(self, steps: int, begun: int, quiet: bool) -> None:
-        self._steps, self._begun, self._quiet = steps, begun, quiet
+    def __init__(self, steps: int, begun: int, quiet: bool, what: str = "step") -> None:
+        self._steps, self._begun, self._quiet, self._what = steps, begun, quiet, what
         self._stream = sys.stderr
         self._start = time.monotonic()
         self._next = self._start + PATIENCE
@@ -44,15 +44,16 @@ class Shown:
         if not self._stream.isatty():
             self._next = now + PAUSE
             left = (self._steps - done) / rate if rate > 0 else float("inf")
-            self._stream.write(f"step {done} of {self._steps}  {self._text}  {rate:.3g} steps/s  {left:.0f} s left\n")
+            said = f"{self._what} {done} of {self._steps}  {self._text}  {rate:.3g} {self._what}s/s  {left:.0f} s left"
+            self._stream.write(said + "\n")
             self._stream.flush()
             return
         self._next = now + 0.1
         if self._bar is None:
             self._bar = _bar()
-            self._bar.add_task("training", total=self._steps, text="")
+            self._bar.add_task(f"{self._what}s", total=self._steps, text="")
             self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=done, text=f"{self._text}  {rate:.3g} steps/s")
+        self._bar.update(self._bar.task_ids[0], completed=done, text=f"{self._text}  {rate:.3g} {self._what}s/s")
 
     def close(self) -> None:
         """Leave the terminal as it was."""
