@@ -79,9 +79,7 @@ def entries(module: Module) -> Iterator[str]:
     for i, node in enumerate(body):
         following = body[i + 1] if i + 1 < len(body) else None
         if isinstance(node, Definition) and not node.name.startswith("_"):
-            yield "\n\n".join(
-                [f"### {_text(node.name)}", _fenced(signature(node)), markdown(_doc(node))]
-            ).strip()
+            yield "\n\n".join([f"### {_text(node.name)}", _fenced(signature(node)), markdown(_doc(node))]).strip()
             if isinstance(node, ast.ClassDef):
                 yield from _methods(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(following, ast.Expr):
@@ -98,9 +96,7 @@ def signature(node: Definition, prefix: str = "") -> str:
         head = f"class {node.name}({bases})" if bases else f"class {node.name}"
         made = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
         fields = [n for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
-        lines = [
-            f"    {ast.unparse(each)}" for each in fields if not ast.unparse(each.target).startswith("_")
-        ]
+        lines = [f"    {ast.unparse(each)}" for each in fields if not ast.unparse(each.target).startswith("_")]
         lines += [f"    {signature(each)}" for each in made]
         return "\n".join([head + (":" if lines else ""), *lines])
     arguments = ast.unparse(node.args)
@@ -156,9 +152,7 @@ def _close(lines: list[str]) -> None:
 def _prose(line: str) -> str:
     """A line of prose: outside code, what only looks like markup is escaped."""
     parts = re.split(r"(`+[^`]*`+)", line)
-    text = "".join(
-        part if part.startswith("`") else re.sub(r"([<\[\]{}$|])", r"\\\1", part) for part in parts
-    )
+    text = "".join(part if part.startswith("`") else re.sub(r"([<\[\]{}$|])", r"\\\1", part) for part in parts)
     # These mean something at the start of a line only: headings, comments, targets, rules, quotes.
     return re.sub(r"^(\s*)(#|%|\+\+\+|\(|===|---|>|:::)", r"\1\\\2", text)
 
@@ -181,9 +175,7 @@ def _methods(node: ast.ClassDef) -> Iterator[str]:
     for each in node.body:
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not each.name.startswith("_"):
             kinds = {ast.unparse(decorator) for decorator in each.decorator_list}
-            shown = (
-                each.name if "property" in kinds else f"{each.name}({', '.join(_names(each.args, kinds))})"
-            )
+            shown = each.name if "property" in kinds else f"{each.name}({', '.join(_names(each.args, kinds))})"
             first = " ".join(_doc(each).split("\n\n")[0].split())
             items.append(f"- `{shown}`" + (f": {_prose(first)}" if first else ""))
     if items:

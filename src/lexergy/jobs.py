@@ -21,6 +21,7 @@ from lexergy.core import files
 from lexergy.core.errors import LexergyError
 from lexergy.core.provenance import provenance
 from lexergy.energies.scaled import Scaled
+from lexergy.engine.probe import Plan
 from lexergy.evaluation.cost import flops, multiplied, size
 from lexergy.evaluation.perplexity import Perplexity, perplexity
 from lexergy.evaluation.summary import rows, sentence, summary
@@ -71,9 +72,9 @@ def train(
     dtype: str | None = None,
 ) -> Path:
     """Train all that a recipe names; gives the run's folder (default: runs/<recipe's name>)."""
-    plan = read_recipe(recipe, set)
-    run = _Run(plan, _folder(plan, out), quiet, device, dtype)
-    with _pinned(plan.pinned):
+    read = read_recipe(recipe, set)
+    run = _Run(read, _folder(read, out), quiet, device, dtype)
+    with _pinned(read.pinned):
         run.start(resume)
         run.train()
     return run.folder
@@ -90,19 +91,19 @@ def evaluate(
 ) -> Evaluated:
     """Evaluate a trained recipe on its test part; writes results/<name>.json and the report into the run's folder."""
     changes = dict(set) if isinstance(set, Mapping) else list(set or [])
-    plan = read_recipe(recipe, changes)
-    run = _Run(plan, _folder(plan, out), quiet, device, dtype)
+    read = read_recipe(recipe, changes)
+    run = _Run(read, _folder(read, out), quiet, device, dtype)
     if not run.trained:
-        raise LexergyError(f"{run.folder} holds no trained run of {plan.name}. Run lexergy train {recipe} first.")
+        raise LexergyError(f"{run.folder} holds no trained run of {read.name}. Run lexergy train {recipe} first.")
     said = [f"{key}={value}" for key, value in changes.items()] if isinstance(changes, dict) else changes
     given = [part for change in said for part in ("--set", change)] + ([] if out is None else ["--out", str(out)])
-    with _pinned(plan.pinned):
+    with _pinned(read.pinned):
         run.start(resume=True)
         return run.evaluate(shlex.join(["lexergy", "evaluate", str(recipe), *given]))
 
 
-def _folder(plan: Recipe, out: str | Path | None) -> Path:
-    return Path("runs") / plan.name if out is None else Path(out)
+def _folder(recipe: Recipe, out: str | Path | None) -> Path:
+    return Path("runs") / recipe.name if out is None else Path(out)
 
 
 @contextmanager
@@ -127,8 +128,8 @@ def _pinned(pinned: bool) -> Iterator[None]:
 class _Run:
     """A recipe and its folder."""
 
-    def __init__(self, plan: Recipe, folder: Path, quiet: bool, device: str | None, dtype: str | None) -> None:
-        self.plan, self.folder, self.quiet = plan, folder, quiet
+    def __init__(self, recipe: Recipe, folder: Path, quiet: bool, device: str | None, dtype: str | None) -> None:
+        self.recipe, self.folder, self.quiet = recipe, folder, quiet
         self.options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.training: dict[str, Any] = {"device": device or "auto", "dtype": dtype or "auto", "quiet": quiet}
         self.seconds: dict[str, float] = {}
@@ -140,7 +141,7 @@ class _Run:
 
     def start(self, resume: bool) -> None:
         """Make the folder, or check that it holds this very recipe."""
-        file, content = self.folder / "recipe.json", self.plan.to_json()
+        file, content = self.folder / "recipe.json", self.recipe.to_json()
         if file.is_file():
             before, now = _flat(files.read_json(file)), _flat(content)
             changed = [
@@ -156,12 +157,16 @@ class _Run:
             if not resume:
                 raise LexergyError(f"{self.folder} exists. Resume it, remove it, or choose another --out.")
         else:
-            missing = [part for part in NEEDED if part not in self.plan.corpus.parts]
+            missing = [part for part in NEEDED if part not in self.recipe.corpus.parts]
             if missing:
                 raise LexergyError(f"The recipe's corpus.parts lacks {', '.join(missing)}: all of {NEEDED} are read.")
             files.write_json(file, content)
         costs = self.folder / "seconds.json"
         self.seconds = files.read_json(costs) if costs.is_file() else {}
+        chosen = self.folder / "machine.json"
+        if chosen.is_file() and self.options["dtype"] is None:
+            # A resumed run goes on in the dtype it began with, whatever a busier machine would measure now.
+            self.options["dtype"] = Plan.from_json(files.read_json(chosen)).dtype
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -175,7 +180,7 @@ class _Run:
 
     def part(self, name: str) -> Path:
         """The documents of a part, near-duplicates out, as a file: the corpus is read once."""
-        place, corpus = self.folder / "corpus", self.plan.corpus
+        place, corpus = self.folder / "corpus", self.recipe.corpus
         if not place.is_dir():
             with self.timed("corpus"):
                 divide(corpus.place, corpus.parts, place, corpus.limit_words)
@@ -192,14 +197,14 @@ class _Run:
         lm = self.language_model()
         with self.timed("mining"):
             mined = self.mined(lm)
-        e = self.plan.energy
+        e = self.recipe.energy
         shaping = {} if e.start == "bag" else {"causal": e.causal, "dropout": e.dropout, "pooling": e.pooling}
         with self.timed("energy"):
             energy = train_energy(
                 mined,
                 start=lm.lm.name if e.start == "lm" else e.start,
                 size=e.size,
-                seed=self.plan.seed,
+                seed=self.recipe.seed,
                 negatives=e.negatives,
                 form=e.form,
                 epochs=e.epochs,
@@ -211,25 +216,25 @@ class _Run:
                 **shaping,
                 **self.training,
             )
-        m = self.plan.mine
+        m = self.recipe.mine
         Joint(lm, energy, space=m.space, length=m.length).save_pretrained(self.folder / "joint")
 
     def language_model(self) -> Causal:
         """The language model: as it comes, or trained here."""
-        if self.plan.lm.start is not None:
-            return load_proposal(self.plan.lm.start, **self.options)
-        place = self.folder / "lm" / "model"
-        if not place.is_dir():
+        place: str | Path = self.recipe.lm.start or self.folder / "lm" / "model"
+        if self.recipe.lm.start is None and not Path(place).is_dir():
             self.part("lm")
             with self.timed("language model"):
                 self._train_language_model()
-        return load_proposal(place, **self.options)
+        loaded = load_proposal(place, **self.options)
+        files.write_json(self.folder / "machine.json", loaded.lm.plan.to_json())
+        return loaded
 
     def _train_language_model(self) -> None:
-        m, seed = self.plan.lm, self.plan.seed
+        m, seed = self.recipe.lm, self.recipe.seed
         place = self.folder / "tokenizer"
         if not place.is_dir():
-            train_tokenizer((d.text for d in self.documents("lm")), self.plan.tokenizer.vocabulary, place)
+            train_tokenizer((d.text for d in self.documents("lm")), self.recipe.tokenizer.vocabulary, place)
         tokenizer = load_tokenizer(place)
         settings = Settings(
             steps=m.steps,
@@ -246,14 +251,14 @@ class _Run:
 
     def mined(self, lm: Causal) -> Mined:
         """The mined set of the energy's part."""
-        m, seed = self.plan.mine, self.plan.seed
+        m, seed = self.recipe.mine, self.recipe.seed
         place, corpus = self.folder / "mined", self.part("energy")
         options: dict[str, Any] = {"space": m.space, "limit": m.limit, "quiet": self.quiet}
         return mine(lm, corpus, place, m.per_prefix, m.prefix, m.length, seed=seed, **options)
 
     def evaluate(self, command: str) -> Evaluated:
         """Test windows judged, results and report written."""
-        e, m, seed = self.plan.evaluate, self.plan.mine, self.plan.seed
+        e, m, seed = self.recipe.evaluate, self.recipe.mine, self.recipe.seed
         joint = Joint.from_pretrained(self.folder / "joint", **self.options)
         lm = joint.proposal
         corpus = self.documents("test")
@@ -276,13 +281,13 @@ class _Run:
             measured.append(Row(name, "certified_gain_nats", gain.value, n=found.groups))
         costs = self._costs(joint)
         result = Result(
-            name=self.plan.name,
-            claim=self.plan.claim,
-            source=self.plan.source,
+            name=self.recipe.name,
+            claim=self.recipe.claim,
+            source=self.recipe.source,
             command=command,
             seed=seed,
             data={
-                "name": self.plan.corpus.place,
+                "name": self.recipe.corpus.place,
                 "test_windows": found.windows,
                 "test_groups": found.groups,
                 "test_tokens": found.tokens,
@@ -290,21 +295,21 @@ class _Run:
             compute={
                 "train_flops": self._train_flops(joint),
                 "seconds": round(sum(self.seconds.values()), 1),
-                "size": self.plan.size,
+                "size": self.recipe.size,
                 **self.seconds,
             },
             rows=measured,
             held=found.saved.low > 0,
             note=sentence(found),
         )
-        file = self.folder / "results" / f"{self.plan.name}.json"
+        file = self.folder / "results" / f"{self.recipe.name}.json"
         result = write_result(file, result)
-        page = Report(self.plan.title, sentence(found), provenance(seed), summary(found, shown, costs))
+        page = Report(self.recipe.title, sentence(found), provenance(seed), summary(found, shown, costs))
         return Evaluated(found, result, file, save(page, self.folder / "report"))
 
     def _costs(self, joint: Joint) -> list[tuple[str, Cell, Cell, Cell]]:
         """(part, parameters, tokens or texts, seconds)."""
-        mined, e = Mined(self.folder / "mined"), self.plan.evaluate
+        mined, e = Mined(self.folder / "mined"), self.recipe.evaluate
         parts: list[tuple[str, Cell, Cell]] = [
             ("language model", size(joint.proposal.lm.model), self._lm_tokens()),
             ("mining", None, len(mined.negatives)),
@@ -315,12 +320,12 @@ class _Run:
 
     def _lm_tokens(self) -> int | None:
         """The tokens that the language model was trained on here."""
-        m, history = self.plan.lm, self.folder / "lm" / "history.json"
+        m, history = self.recipe.lm, self.folder / "lm" / "history.json"
         return files.read_json(history)["step"] * m.batch * m.length if m.start is None else None
 
     def _train_flops(self, joint: Joint) -> float:
         """Of all that was trained here; mining is part of the price."""
-        mined, e, model = Mined(self.folder / "mined"), self.plan.energy, joint.proposal.lm.model
+        mined, e, model = Mined(self.folder / "mined"), self.recipe.energy, joint.proposal.lm.model
         steps = files.read_json(self.folder / "energy" / "history.json")["step"]
         seen = steps * e.batch * (1 + e.negatives) * mined.real.flat.numel() / len(mined.real)
         drawn = mined.real.flat.numel() + mined.negatives.flat.numel()

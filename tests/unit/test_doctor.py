@@ -130,7 +130,7 @@ def test_a_model_without_a_tokenizer(folder):
         (["--dtype", "float23"], "Unknown dtype 'float23'. Did you mean 'float32'?"),
         (["--device", "gpu"], "Unknown device 'gpu'."),
         (["--model", "{folder}/config.json"], "is a file"),
-        (["--model", "{folder}/nothing"], "Give a folder with a config.json."),
+        (["--model", "{folder}/nothing"], "Give a folder that save_pretrained wrote"),
         (["--model", "no-such-owner/no-such-model"], "There is no model at 'no-such-owner/no-such-model'"),
     ],
     ids=["dtype", "device", "file", "folder", "hub"],

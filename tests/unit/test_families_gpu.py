@@ -10,6 +10,7 @@ from torch import Tensor
 from families import CAUSAL, ENCODERS, TEXTS, causal, encoder
 from lexergy.core.random import Keyed, seeded
 from lexergy.core.types import Tokens
+from lexergy.energies.bag import Bag
 from lexergy.energies.transformer import Transformer
 from lexergy.engine.language_model import LanguageModel
 from lexergy.engine.load import Loaded
@@ -106,3 +107,14 @@ def test_a_network_that_moves_is_read_where_it_is() -> None:
     lm.model.to("cuda")
     assert lm.device.type == "cuda"
     torch.testing.assert_close(lm.log_prob(tokens), before, **CLOSE)
+
+
+def test_a_sum_of_parts_on_two_devices() -> None:
+    loaded = encoder("bert")
+    on_gpu, own = Transformer(moved(loaded)), Bag(loaded.tokenizer)
+    with seeded(0, "parts"):
+        torch.nn.init.normal_(on_gpu.head.weight)
+        torch.nn.init.normal_(own.weight)
+    both = (on_gpu + own).score(TEXTS)
+    apart = zip(on_gpu.score(TEXTS), own.score(TEXTS), strict=True)
+    assert both == pytest.approx([a + b for a, b in apart], abs=1e-3)

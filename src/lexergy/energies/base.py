@@ -10,6 +10,7 @@ saved energy.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -117,9 +118,7 @@ class Energy(nn.Module, ABC):
         if len(values) == len(rows):
             return values
         ends = torch.tensor([0, *(len(parts) for parts in rows)]).cumsum(0).tolist()
-        joined = [
-            values[a:b].sum() if windows == "sum" else values[a:b].mean() for a, b in zip(ends, ends[1:], strict=False)
-        ]
+        joined = [values[a:b].sum() if windows == "sum" else values[a:b].mean() for a, b in pairwise(ends)]
         return torch.stack(joined)
 
     def encode(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Encoded]:
@@ -150,7 +149,7 @@ class Energy(nn.Module, ABC):
         parts = [free[i : i + room] for i in range(0, len(free), room)]
         return [([*before, *part, *after], len(before), len(before) + len(part)) for part in parts]
 
-    def score_tokens(self, text: str, context: str = "") -> list[tuple[str, float]]:
+    def score_tokens(self, text: str, context: str = "") -> list[tuple[str, float]]:  # noqa: ARG002  what others take
         """(token, energy) for each token of the text, where the energy has them."""
         raise LexergyError(f"{type(self).__name__} has one number a text, none a token. Use score.")
 
