@@ -289,3 +289,11 @@ def test_a_trunk_loads_from_a_language_model_and_looks_both_ways_when_told(tmp_p
     one = Transformer(load(folder, "trunk", device="cpu", dtype="float32"))
     assert one.longest == POSITIONS
     assert one.score(["so"]) == [0.0]
+
+
+@FAMILIES
+def test_tokens_that_do_not_fit_are_refused_before_the_network_meets_them(family: str) -> None:
+    one = energy(family)
+    assert one.longest is not None
+    with pytest.raises(LexergyError, match=f"{one.longest + 1} tokens does not fit the {one.longest}"):
+        one.of_tokens(Tokens.of([[5] * (one.longest + 1)]))

@@ -6,13 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaModel,
+)
 
 import lexergy as lx
 from hub import COMMIT, HUB
 from lexergy.core.errors import LexergyError
 from lexergy.energies import bag
 from lexergy.energies.lm import LM
+from lexergy.engine.load import fingerprint
 from lexergy.proposals import causal
 from lexergy.training.start import started
 
@@ -119,3 +127,17 @@ def test_a_model_object_is_taken_as_it_is(option: dict[str, str]) -> None:
     with pytest.raises(LexergyError, match=next(iter(option))):
         lx.load_proposal((lm.model, lm.tokenizer), **option)
     assert lx.load_proposal((lm.model, lm.tokenizer), device="cpu").lm.model is lm.model
+
+
+def test_weights_that_are_missing_are_never_made_up_in_silence(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    tokenizer = causal.tiny().tokenizer
+    LlamaModel(LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=False, **sizes)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(LexergyError, match=r"lack 'lm_head.weight'"):
+        lx.load_proposal(tmp_path)
+    BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "encoder")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    # What only a pooler lacks, which nothing reads, is the same at each reading: a resumed run knows its energy again.
+    first, again = (started(tmp_path / "encoder", None, "tiny", 0) for _ in range(2))
+    assert fingerprint(first) == fingerprint(again)

@@ -89,6 +89,12 @@ class Energy(nn.Module, ABC):
 
     def of_tokens(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         """Energies by ids: float64 on the CPU, batched by token budget, duplicates once, in evaluation mode."""
+        longest = self.longest
+        if longest is not None and len(tokens) and int(tokens.lengths.max()) > longest:
+            raise LexergyError(
+                f"A text of {int(tokens.lengths.max())} tokens does not fit the {longest} of this energy. Shorten prefix or "
+                "continuation."
+            )
         with evaluating(self):
             values = score.score(self, tokens, self.plan.tokens, self.plan.device)
         score.check_finite(values, lambda row: f"token ids {tokens.real(row)[:12]} …", self.law == "constraint")

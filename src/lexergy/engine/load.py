@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from lexergy.core.errors import LexergyError
+from lexergy.core.random import seeded
 from lexergy.engine.agreement import trusted
 from lexergy.engine.measure import DTYPES
 from lexergy.engine.probe import Plan, Shape, plan
@@ -100,13 +101,22 @@ def load(
 
     def read(of_dtype: torch.dtype) -> PreTrainedModel:
         try:
-            with quiet():
-                return loader.from_pretrained(place, dtype=of_dtype, **options).to(where.device).eval()
+            # Seeded: what a checkpoint may lack is made up, and must be the same whenever it is read.
+            with quiet(), seeded(0, "what a checkpoint lacks"):
+                model, said = loader.from_pretrained(place, dtype=of_dtype, output_loading_info=True, **options)
         except (OSError, SafetensorError, RuntimeError, ValueError) as error:
             raise LexergyError(
                 f"{place} did not load as a {NAMES[role]} ({_first_line(error)}). Its weights may be cut off or of another "
                 "shape: save them again, or name another checkpoint."
             ) from error
+        lacking = sorted(name for name in said["missing_keys"] if not (role == "trunk" and _pooler(name)))
+        if lacking:
+            raise LexergyError(
+                f"{place} is not a whole {NAMES[role]}: its weights lack {lacking[0]!r}"
+                + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
+                + ", which would be random. Name a checkpoint that was saved as one."
+            )
+        return model.to(where.device).eval()
 
     model = read(where.torch_dtype)
     measured = dtype in (None, "auto") and where.dtype == "bfloat16"
@@ -115,6 +125,11 @@ def load(
         why = "float32: in bfloat16 this checkpoint says something else"
         where = dataclasses.replace(where, dtype="float32", reasons={**where.reasons, "dtype": why})
     return Loaded(model, tokenizer, where, place, revision or "main")
+
+
+def _pooler(name: str) -> bool:
+    """Whether a weight belongs to the layer that some encoders put behind their states, which nothing here reads."""
+    return name.split(".")[0] == "pooler"
 
 
 def _elsewhere(device: str | None, model: PreTrainedModel) -> str | None:
