@@ -18,9 +18,10 @@ RESULTS = Path(__file__).parent.parent / "results"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each turn."""
+    """Seconds of each turn; `first`: of the one before them, which compiles and fills caches."""
 
     seconds: tuple[float, ...]
+    first: float
 
     @property
     def median(self) -> float:
@@ -40,17 +41,19 @@ def alternate(sides: Mapping[str, Callable[[], object]], turns: int, device: str
         if device.startswith("cuda"):
             torch.cuda.synchronize()
 
-    for run in sides.values():
+    def timed(run: Callable[[], object]) -> float:
+        wait()
+        begun = time.perf_counter()
         run()
+        wait()
+        return time.perf_counter() - begun
+
+    first = {name: timed(run) for name, run in sides.items()}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(turns):
         for name, run in sides.items():
-            wait()
-            begun = time.perf_counter()
-            run()
-            wait()
-            seconds[name].append(time.perf_counter() - begun)
-    return {name: Timing(tuple(found)) for name, found in seconds.items()}
+            seconds[name].append(timed(run))
+    return {name: Timing(tuple(found), first[name]) for name, found in seconds.items()}
 
 
 def matrix_rate(width: int, dtype: torch.dtype, device: str = "cpu", rows: int = 4096) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CPU = (["start_up.py"], ["scoring.py"], ["scoring_memory.py"], ["training.py"], ["resume.py"])
-CUDA = (["training.py", "--device", "cuda", "--steps", "60", "--turns", "2"],)
+CUDA = (["training.py", "--device", "cuda", "--steps", "24", "--turns", "3"],)
 
 
 def main() -> None:

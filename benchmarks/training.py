@@ -115,7 +115,7 @@ def ours(kind: str, network: nn.Module, rows: int, steps: int, device: str) -> N
 
 
 def measured(kind: str, width: int, steps: int, turns: int, device: str, ceiling: float | None) -> tuple[Row, float]:
-    """One row: a kind of training at a width, and the seconds that ours takes before its first step.
+    """One row: a kind of training at a width, and the seconds that ours takes the first time to compile and set up.
 
     Each side runs for `steps` and for a quarter of them; the difference is what steps cost, free of set-up and compiling.
     """
@@ -150,7 +150,7 @@ def measured(kind: str, width: int, steps: int, turns: int, device: str, ceiling
         other_name="transformers.Trainer" + (", bf16" if device == "cuda" else ", defaults (float32)"),
         dtype=where.dtype, checkpoint="random weights", n=turns,
     )  # fmt: skip
-    return row, found["ours, few"].median - few * seconds["ours"]
+    return row, found["ours, few"].first - few * seconds["ours"]
 
 
 def main() -> None:
@@ -176,10 +176,10 @@ def main() -> None:
     note = "; ".join(
         f"{row.system}: {row.value:.2f} times Trainer, {row.share_of_floor:.0%} of the matrix rate" for row in table
     )
-    if arguments.device == "cuda":
-        note += (
-            f". Compiling and set-up take {', '.join(f'{before:.1f} s' for _, before in found)} once the cache is warm"
-        )
+    if cold is not None:
+        warm = square_rate(torch.bfloat16, "cuda")
+        note += f". The rate is a square product's before the card is warm, {cold / 1e12:.0f} TFLOP/s; after, {warm / 1e12:.0f}"
+        note += f". Compiling and set-up take {', '.join(f'{before:.1f} s' for _, before in found)} the first time"
     claim = (
         "At least 2 times transformers.Trainer; at least 30 % of the matrix rate at width 256 and 40 % at 512"
         if arguments.device == "cpu"
