@@ -71,7 +71,7 @@ def test_scores_are_those_of_one_unpadded_text(family: str, side: str) -> None:
 
 
 def test_families_that_change_their_logits_are_read_by_their_own_pass() -> None:
-    by_matrix = {family: LanguageModel(causal(family))._head is not None for family in CAUSAL}
+    by_matrix = {family: LanguageModel(causal(family)).head is not None for family in CAUSAL}
     assert [family for family, found in by_matrix.items() if not found] == ["gemma2", "cohere"]
 
 
@@ -79,7 +79,7 @@ def test_a_change_of_logits_too_small_to_see_is_seen() -> None:
     loaded = causal("gemma2")
     model = copy.deepcopy(loaded.model)
     model.config.final_logit_softcapping = 1000.0
-    assert LanguageModel(dataclasses.replace(loaded, model=model))._head is None
+    assert LanguageModel(dataclasses.replace(loaded, model=model)).head is None
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])

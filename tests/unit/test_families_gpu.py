@@ -34,7 +34,7 @@ def moved(loaded: Loaded, dtype: torch.dtype = torch.float32) -> Loaded:
 def test_a_gpu_says_and_draws_what_the_cpu_does(family: str) -> None:
     loaded = causal(family, eos=tuple(range(0, 290, 20)))
     here, there = Causal(loaded), Causal(moved(loaded))
-    assert (there.lm._head is None) == (here.lm._head is None)
+    assert (there.lm.head is None) == (here.lm.head is None)
     contexts = ["the council ", "", "a"] * 2
     assert there.log_prob(TEXTS, contexts, eos=True) == pytest.approx(
         here.log_prob(TEXTS, contexts, eos=True), abs=1e-3

@@ -17,7 +17,7 @@ from lexergy.core.errors import LexergyError
 from lexergy.core.types import Direction, Tokens
 from lexergy.engine import score, vocabulary
 from lexergy.engine.load import Loaded, evaluating, fingerprint, positions
-from lexergy.text.joint import Bos, Encoded, encode
+from lexergy.text.joint import Bos, Encoded, begun, encode, start_of
 
 
 class LanguageModel:
@@ -43,7 +43,7 @@ class LanguageModel:
             )
         self.longest: int | None = positions(self.model)
         self.direction: Direction = getattr(self.model.config.get_text_config(), "direction", "left_to_right")
-        self._head = plain_head(self.model)
+        self.head = plain_head(self.model)
 
     @property
     def device(self) -> torch.device:
@@ -69,8 +69,7 @@ class LanguageModel:
 
     def start(self, bos: Bos = "auto") -> int:
         """The id that nothing stands for: the tokenizer's BOS, else the first EOS (texts were joined by it)."""
-        own = self.tokenizer.bos_token_id
-        first = own if isinstance(own, int) else next(iter(self.eos), None)
+        first = start_of(self.tokenizer, self.eos)
         if first is None or bos == "never":
             raise LexergyError(
                 f"An empty prompt or context has nothing to start from: {self.name} has no BOS or EOS token, or "
@@ -93,12 +92,8 @@ class LanguageModel:
         """
         if self.direction == "right_to_left":
             return self._encode_before(texts, contexts, bos)
-        found = []
-        for one in encode(self.tokenizer, texts, contexts, bos=bos):
-            if one.free_from == 0:
-                one = Encoded([self.start(bos), *one.ids], 1, one.free_to + 1, [(0, 0), *one.offsets])
-            found.append(one)
-        return found
+        found = encode(self.tokenizer, texts, contexts, bos=bos)
+        return [begun(one, self.start(bos)) if one.free_from == 0 else one for one in found]
 
     def _encode_before(self, texts: Sequence[str], contexts: Sequence[str], bos: Bos) -> list[Encoded]:
         """A token across the border is the text's here too. What the tokenizer would put in front is left out: a BOS
@@ -148,9 +143,9 @@ class LanguageModel:
         # Without padding there is nothing to mask, and every family then takes its fastest path.
         attention = None if bool(mask.all()) else mask.long()
         with torch.no_grad(), evaluating(self.model):
-            if self._head is not None:
+            if self.head is not None:
                 states = self.model.base_model(input_ids=ids, attention_mask=attention, use_cache=False)
-                return vocabulary.token_log_prob(self._head, states.last_hidden_state[at], targets, self.vocabulary)
+                return vocabulary.token_log_prob(self.head, states.last_hidden_state[at], targets, self.vocabulary)
             # A model's own pass makes the logits of every place: so few texts at once that these stay one chunk.
             texts = max(1, vocabulary.chunk_rows(self.vocabulary, self.device) // max(1, ids.shape[1]))
             found, done = [torch.zeros(0, *targets.shape[1:], device=self.device)], 0

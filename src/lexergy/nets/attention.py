@@ -23,8 +23,8 @@ def rotary(
 
 def turn(
     x: Float[Tensor, "*parts batch heads time width"],
-    cosine: Float[Tensor, "some 1 time half"],
-    sine: Float[Tensor, "some 1 time half"],
+    cosine: Float[Tensor, "some 1 #time half"],
+    sine: Float[Tensor, "some 1 #time half"],
 ) -> Float[Tensor, "*parts batch heads time width"]:
     """Rotate the pairs (first half, second half) of each head's features; several parts (queries, keys) at once."""
     return _Turn.apply(x, cosine.to(x.dtype), sine.to(x.dtype))  # type: ignore[no-any-return]

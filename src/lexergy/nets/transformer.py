@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache, PreTrainedConfig, PreTrainedModel
@@ -110,14 +111,13 @@ class Block(nn.Module):
         visible: Bool[Tensor, "#batch 1 #queries keys"] | None,
         cache: Cache | None,
     ) -> Float[Tensor, "batch time width"]:
-        batch, time, width = x.shape
-        qkv = self.qkv(self.attention_norm(x)).view(batch, time, 3, self.heads, -1)
-        v = qkv[:, :, 2].transpose(1, 2)
-        q, k = turn(qkv[:, :, :2].permute(2, 0, 3, 1, 4), cosine, sine)
+        qkv = self.qkv(self.attention_norm(x))
+        qkv = rearrange(qkv, "batch time (part heads width) -> part batch heads time width", part=3, heads=self.heads)
+        (q, k), v = turn(qkv[:2], cosine, sine), qkv[2]
         if cache is not None:
             k, v = cache.update(k, v, self.index)
-        mixed = attend(q, k, v, visible, causal=visible is None and self.causal and time > 1)
-        x = x + self._drop(self.out(mixed.transpose(1, 2).reshape(batch, time, width)))
+        mixed = attend(q, k, v, visible, causal=visible is None and self.causal and x.shape[1] > 1)
+        x = x + self._drop(self.out(rearrange(mixed, "batch heads time width -> batch time (heads width)")))
         hidden = F.gelu(self.up(self.feedforward_norm(x)), approximate="tanh")
         return x + self._drop(self.down(hidden))
 
