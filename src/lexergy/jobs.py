@@ -21,12 +21,13 @@ from lexergy.core import files
 from lexergy.core.errors import LexergyError
 from lexergy.core.provenance import provenance
 from lexergy.energies.scaled import Scaled
-from lexergy.engine.probe import Plan
+from lexergy.engine.probe import Plan, Shape, plan
 from lexergy.evaluation.cost import flops, multiplied, size
 from lexergy.evaluation.perplexity import Perplexity, perplexity
-from lexergy.evaluation.summary import rows, sentence, summary
+from lexergy.evaluation.summary import held, rows, sentence, summary
 from lexergy.joint import Joint
 from lexergy.loading import load_proposal
+from lexergy.nets.transformer import preset
 from lexergy.proposals.causal import Causal
 from lexergy.recipe import Recipe, read_recipe
 from lexergy.report.document import Cell, Report
@@ -41,6 +42,7 @@ from lexergy.training.energy import train_energy
 from lexergy.training.lm import new_lm, train_lm
 from lexergy.training.mine import mine
 from lexergy.training.settings import Settings
+from lexergy.training.start import is_bag
 
 Set = Mapping[str, Any] | Iterable[str] | None
 
@@ -163,19 +165,31 @@ class _Run:
             files.write_json(file, content)
         costs = self.folder / "seconds.json"
         self.seconds = files.read_json(costs) if costs.is_file() else {}
-        chosen = self.folder / "machine.json"
-        if chosen.is_file() and self.options["dtype"] is None:
-            # A resumed run goes on in the dtype it began with, whatever a busier machine would measure now.
-            self.options["dtype"] = Plan.from_json(files.read_json(chosen)).dtype
+        self.decide()
+
+    def decide(self, found: Plan | None = None) -> None:
+        """Go on with the device and the dtype that this run began with, whatever a busier machine would measure now.
+
+        `found`: what is to be written down where the run has only begun; it is never written again.
+        """
+        file = self.folder / "machine.json"
+        if found is not None and not file.is_file():
+            files.write_json(file, found.to_json())
+        if file.is_file():
+            first = Plan.from_json(files.read_json(file))
+            for name, value in {"device": first.device, "dtype": first.dtype}.items():
+                if self.options[name] in (None, "auto"):
+                    self.options[name] = self.training[name] = value
 
     @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        """Add up what a part took, over resumptions."""
+    def timed(self, part: str, again: bool = False) -> Iterator[None]:
+        """Write down what a part took, over all resumptions; `again`: it is done anew each time, and the last one counts."""
         begun = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + round(time.monotonic() - begun, 2)
+            before = 0.0 if again else self.seconds.get(part, 0.0)
+            self.seconds[part] = before + round(time.monotonic() - begun, 2)
             files.write_json(self.folder / "seconds.json", self.seconds)
 
     def part(self, name: str) -> Path:
@@ -198,7 +212,7 @@ class _Run:
         with self.timed("mining"):
             mined = self.mined(lm)
         e = self.recipe.energy
-        shaping = {} if e.start == "bag" else {"causal": e.causal, "dropout": e.dropout, "pooling": e.pooling}
+        shaping = {} if is_bag(e.start) else {"causal": e.causal, "dropout": e.dropout, "pooling": e.pooling}
         with self.timed("energy"):
             energy = train_energy(
                 mined,
@@ -221,14 +235,19 @@ class _Run:
 
     def language_model(self) -> Causal:
         """The language model: as it comes, or trained here."""
-        place: str | Path = self.recipe.lm.start or self.folder / "lm" / "model"
-        if self.recipe.lm.start is None and not Path(place).is_dir():
+        m, place = self.recipe.lm, self.folder / "lm" / "model"
+        if m.start is not None:
+            loaded = load_proposal(m.start, **self.options)
+            self.decide(loaded.lm.plan)
+            return loaded
+        if not (self.folder / "machine.json").is_file():
+            shape = Shape.of(preset(m.size, vocab_size=self.recipe.tokenizer.vocabulary))
+            self.decide(plan(shape, **self.options))
+        if not place.is_dir():
             self.part("lm")
             with self.timed("language model"):
                 self._train_language_model()
-        loaded = load_proposal(place, **self.options)
-        files.write_json(self.folder / "machine.json", loaded.lm.plan.to_json())
-        return loaded
+        return load_proposal(place, **self.options)
 
     def _train_language_model(self) -> None:
         m, seed = self.recipe.lm, self.recipe.seed
@@ -262,7 +281,7 @@ class _Run:
         joint = Joint.from_pretrained(self.folder / "joint", **self.options)
         lm = joint.proposal
         corpus = self.documents("test")
-        with self.timed("evaluation"):
+        with self.timed("evaluation", again=True):
             chosen = joint.held_out(corpus, m.prefix, e.windows, seed)
             judged = joint.judge(chosen, e.n, seed, self.quiet)
             found = perplexity(judged, seed)
@@ -279,7 +298,7 @@ class _Run:
             gain = perplexity(plain, seed).gain
             name = "joint, without its fitted factor"
             measured.append(Row(name, "certified_gain_nats", gain.value, n=found.groups))
-        costs = self._costs(joint)
+        costs = self._costs(joint, found)
         result = Result(
             name=self.recipe.name,
             claim=self.recipe.claim,
@@ -299,7 +318,7 @@ class _Run:
                 **self.seconds,
             },
             rows=measured,
-            held=found.saved.low > 0,
+            held=held(found),
             note=sentence(found),
         )
         file = self.folder / "results" / f"{self.recipe.name}.json"
@@ -307,14 +326,14 @@ class _Run:
         page = Report(self.recipe.title, sentence(found), provenance(seed), summary(found, shown, costs))
         return Evaluated(found, result, file, save(page, self.folder / "report"))
 
-    def _costs(self, joint: Joint) -> list[tuple[str, Cell, Cell, Cell]]:
+    def _costs(self, joint: Joint, found: Perplexity) -> list[tuple[str, Cell, Cell, Cell]]:
         """(part, parameters, tokens or texts, seconds)."""
-        mined, e = Mined(self.folder / "mined"), self.recipe.evaluate
+        mined = Mined(self.folder / "mined")
         parts: list[tuple[str, Cell, Cell]] = [
             ("language model", size(joint.proposal.lm.model), self._lm_tokens()),
             ("mining", None, len(mined.negatives)),
             ("energy", size(joint.energy), len(mined.real) + len(mined.negatives)),
-            ("evaluation", None, e.n * e.windows),
+            ("evaluation", None, found.n * found.windows),
         ]
         return [(name, count, amount, round(self.seconds.get(name, 0.0), 1)) for name, count, amount in parts]
 

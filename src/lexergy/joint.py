@@ -11,6 +11,7 @@ Example:
     joint.sample("The council voted", n=64, seed=0).pick(3)
 """
 
+import dataclasses
 import os
 import warnings
 from collections import Counter
@@ -23,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lexergy.core import files, random
+from lexergy.core import files
 from lexergy.core.errors import LexergyError
 from lexergy.core.random import Keyed
 from lexergy.core.types import Bounds, Law, Samples, Space, Tokens
@@ -33,7 +34,7 @@ from lexergy.energies.function import Function
 from lexergy.estimators.partition import partition
 from lexergy.evaluation.held_out import held_out
 from lexergy.evaluation.perplexity import Judged, Perplexity, perplexity
-from lexergy.loading import load_proposal
+from lexergy.loading import load_proposal, saved_place
 from lexergy.proposals.causal import Causal
 from lexergy.text.corpus import read_corpus
 from lexergy.text.document import Document
@@ -57,6 +58,12 @@ class Joint:
         space: Space = "until_eos",
         length: int = 40,
     ) -> None:
+        if not isinstance(proposal, Causal):
+            raise LexergyError(f"proposal is a language model, as load_proposal gives it; received {proposal!r}.")
+        if not callable(energy):
+            raise LexergyError(
+                f"energy is an energy, as load_energy gives it, or a function of texts; received {energy!r}."
+            )
         if space not in ("fixed", "until_eos"):
             raise LexergyError(f'space is "fixed" or "until_eos"; received {space!r}.')
         if length < 1:
@@ -159,7 +166,8 @@ class Joint:
         self, prompt: str | Sequence[str], n: int = 1024, max_new_tokens: int | None = None, seed: int | None = None
     ) -> Bounds | list[Bounds]:
         """Bounds on log Z of a prompt from n untruncated draws, or of each of a list."""
-        found = [partition(one) for one in self._energies(self._prompts(prompt), n, self._law(max_new_tokens, seed))]
+        law = self._law(max_new_tokens, seed)
+        found = [_bounds(one, law) for one in self._energies(self._prompts(prompt), n, law)]
         return found[0] if isinstance(prompt, str) else found
 
     def _energies(self, prompts: Sequence[Sequence[int]], n: int, law: Law) -> Iterator[Float[Tensor, "_n"]]:
@@ -194,8 +202,8 @@ class Joint:
         )
         prompts = [tuple(ids[:start]) for ids, start, _ in rows]
         distinct = list(dict.fromkeys(prompts))
-        law = self._law(None, random.resolve(seed))
-        z = dict(zip(distinct, map(partition, self._energies(distinct, n, law)), strict=True))
+        law = self._law(None, seed)
+        z = {prompt: _bounds(e, law) for prompt, e in zip(distinct, self._energies(distinct, n, law), strict=True)}
         weighed = self.proposal.token_log_prob(tokens) - self._reader.of_tokens(tokens)
         parts = weighed.split([len(every) for every in members]) if members else []
         return [_less(float(torch.logsumexp(part, 0)), z[prompt]) for prompt, part in zip(prompts, parts, strict=True)]
@@ -279,12 +287,13 @@ class Joint:
             files.write_json(draft / NAME, {"space": self.space, "length": self.length, "proposal": named})
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, proposal: Causal | None = None, **options: Any) -> "Joint":
-        """Read a joint model back. `proposal`: the language model, where it has moved or was an object; options: device,
-        dtype, attn_implementation."""
-        place = Path(folder)
-        if not (place / NAME).is_file():
-            raise LexergyError(f"{place} is no saved joint model: there is no {NAME} in it.")
+    def from_pretrained(
+        cls, folder: str | Path, proposal: Causal | None = None, *, revision: str | None = None, **options: Any
+    ) -> "Joint":
+        """Read a joint model back from a folder or a Hub id. `proposal`: the language model, where it has moved or was an
+        object; `revision`: of the joint model on the Hub; options: device, dtype, attn_implementation."""
+        otherwise = "Give a folder that a joint model's save_pretrained wrote, or its Hub id."
+        place = saved_place(folder, NAME, "saved joint model", otherwise, revision)
         content = files.read_json(place / NAME)
         if not isinstance(content, dict) or not {"space", "length", "proposal"} <= content.keys():
             raise LexergyError(f"{place / NAME} lacks its space, length or proposal: save_pretrained did not write it.")
@@ -314,7 +323,12 @@ def _proposal(place: Path, named: dict[str, Any], options: dict[str, Any]) -> Ca
     return load_proposal(source, bos=named["bos"], eos=named["eos"], revision=revision, **options)
 
 
+def _bounds(energy: Float[Tensor, "_n"], law: Law) -> Bounds:
+    """Bounds on log Z, with the seed by which they can be had again."""
+    return dataclasses.replace(partition(energy), seed=law.seed)
+
+
 def _less(unnormalised: float, z: Bounds) -> Bounds:
     """log P lies between (…) − U_n and (…) − T_n; where there is no U_n nothing holds it from below."""
     lower = float("-inf") if z.upper is None else unnormalised - z.upper
-    return Bounds(lower, unnormalised - z.lower, z.n, z.ess, z.max_weight, z.resolved)
+    return dataclasses.replace(z, lower=lower, upper=unnormalised - z.lower)

@@ -33,6 +33,8 @@ def load_proposal(
     attn_implementation: str | None = None,
 ) -> Causal:
     """A language model that writes: a Hub id, a folder, or (model, tokenizer) objects."""
+    if not isinstance(source, tuple) and saved.is_saved(Path(source)):
+        raise LexergyError(f"{source} holds a saved energy, which judges texts and writes none. load_energy reads it.")
     loaded = load(
         source, "causal", device=device, dtype=dtype, revision=revision, attn_implementation=attn_implementation
     )
@@ -57,7 +59,15 @@ def load_energy(
         return source
     options: dict[str, Any] = {"device": device, "dtype": dtype, "attn_implementation": attn_implementation}
     if not isinstance(source, tuple) and saved.is_saved(Path(source)):
-        return saved.read(Path(source), **options)
+        energy = saved.read(Path(source), **options)
+        own = kind_of(energy)
+        if kind not in (None, own):
+            raise LexergyError(
+                f"{source} was saved as an energy of the kind {own!r}; received kind={kind!r}. Leave it out."
+            )
+        if revision is not None:
+            raise LexergyError(f"{source} is a folder, which has no revisions; received revision={revision!r}.")
+        return energy
     if kind is not None:
         if kind not in KINDS:
             raise unknown("kind of energy", kind, KINDS)
@@ -71,26 +81,44 @@ def load_energy(
             f"{str(source)!r} is a kind of energy ({known[str(source)].rstrip('.')}), not one that exists yet. Train one "
             "with lexergy train, or name a checkpoint that was saved."
         )
-    place = None if Path(source).exists() else _from_hub(str(source), revision)
-    if place is None or not saved.is_saved(place):
-        raise LexergyError(
-            f"{str(source)!r} is no saved energy (there is no energy.json). If it is a checkpoint, say what it is meant as: "
-            f"kind=, one of {kinds}."
-        )
-    return saved.read(place, **options)
+    otherwise = f"If it is a checkpoint, say what it is meant as: kind=, one of {kinds}."
+    return saved.read(saved_place(source, "energy.json", "saved energy", otherwise, revision), **options)
 
 
-def _from_hub(name: str, revision: str | None) -> Path | None:
-    """The folder of a saved energy that the Hub, or this machine's copy of it, has."""
+def saved_place(source: str | Path, file: str, what: str, otherwise: str, revision: str | None = None) -> Path:
+    """The folder with a file that says what was saved there: a path, or what the Hub, or this machine's copy of it, has
+    under an id. `otherwise`: what to do where there is none."""
     from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    place, name = Path(source), str(source)
+    if place.exists() and revision is not None:
+        raise LexergyError(f"{place} is a folder, which has no revisions; received revision={revision!r}.")
+    if (place / file).is_file():
+        return place
+    lacking = f"{name!r} is no {what} (there is no {file}). {otherwise}"
+    if place.exists() or isinstance(source, Path):
+        raise LexergyError(lacking)
     try:
-        # First the small file: a checkpoint that is no energy is not fetched to find that out.
-        hf_hub_download(name, "energy.json", revision=revision)
+        # First the small file: what is something else is not fetched to find that out.
+        hf_hub_download(name, file, revision=revision)
         return Path(snapshot_download(name, revision=revision))
-    except (OSError, ValueError, EntryNotFoundError):
-        return None
+    except LocalEntryNotFoundError as error:
+        raise LexergyError(
+            f"{name!r} is no {what} that this machine has (there is no {file}), and the Hub was not reached. {otherwise}"
+        ) from error
+    except EntryNotFoundError as error:
+        raise LexergyError(lacking) from error
+    except (OSError, ValueError) as error:
+        said = str(error).strip().partition("\n")[0].rstrip(".")
+        raise LexergyError(
+            f"{name!r} was not read from the Hub: {said or type(error).__name__}. {otherwise}"
+        ) from error
+
+
+def kind_of(energy: Energy) -> str:
+    """The name of an energy's kind: that of its file."""
+    return type(energy).__module__.rsplit(".", 1)[-1]
 
 
 def as_energy(function: Callable[[list[str]], Sequence[float]]) -> Function:

@@ -149,11 +149,13 @@ def read_recipe(name: str | Path, set: Mapping[str, Any] | Iterable[str] | None 
     sizes = content.pop("sizes", {})
     if not isinstance(sizes, Mapping) or not all(isinstance(table, Mapping) for table in sizes.values()):
         raise LexergyError(f"Recipe {called}: sizes is a table of tables, [sizes.small] say.")
-    size = changes.pop("size", content.pop("size", None))
-    if size is not None:
-        if size not in sizes:
-            raise unknown(f"size of {called}", str(size), sizes)
-        content = _merged(content, sizes[size]) | {"size": size}
+    own = content.pop("size", Recipe.size)
+    size = changes.pop("size", own)
+    if str(size) in sizes:
+        content = _merged(content, sizes[str(size)])
+    elif size != own:  # the recipe's own size may be the file as it stands
+        raise unknown(f"size of {called}", str(size), [str(own), *sizes])
+    content = {**content, "size": size}
     for key, value in changes.items():
         content = _merged(content, _nested(key, value))
     return _build(Recipe, {"name": called, **content}, called)

@@ -84,3 +84,26 @@ def test_the_fingerprint_of_a_matrix_too_large_for_float32_places():
             )
 
     assert fingerprint(Large()) == fingerprint(Large())
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight, requires_grad=False)
+
+
+@pytest.mark.parametrize("size", [0, 5, 32768, 32769, 3_000_000])
+def test_the_fingerprint_tells_any_change_and_no_dtype(size):
+    values = torch.randn(size, generator=torch.Generator().manual_seed(0)).bfloat16()
+    said = fingerprint(Weighted(values))
+    assert said == fingerprint(Weighted(values.float()))
+    for at in {0, size // 3, size - 1} if size else ():
+        other = values.clone()
+        other[at] += 1
+        assert fingerprint(Weighted(other)) != said, at
+    for apart in (1, 32768):
+        if size > 2 * apart:
+            assert values[1] != values[1 + apart]
+            swapped = values.clone()
+            swapped[[1, 1 + apart]] = values[[1 + apart, 1]]
+            assert fingerprint(Weighted(swapped)) != said

@@ -4,56 +4,15 @@ import logging
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from memory import ON_A_CPU, Memory
 
 from lexergy.core.errors import LexergyError
 from lexergy.engine.batches import by_length, map_rows
 from lexergy.engine.budget import for_each_batch, is_out_of_memory
 
-ON_A_CPU = (
-    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
-    "allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)"
-)
-
-
-class Memory:
-    """A function of rows that runs out of memory above so many tokens, and remembers what it was asked."""
-
-    def __init__(self, lengths, room, error=None):
-        self.lengths, self.room, self.error, self.asked = lengths, room, error or RuntimeError(ON_A_CPU), []
-
-    def __call__(self, rows):
-        tokens = len(rows) * max(self.lengths[row] for row in rows)
-        self.asked.append((list(rows), tokens <= self.room))
-        if tokens > self.room:
-            raise self.error
-        return torch.tensor([float(self.lengths[row]) * 10 + row for row in rows])
-
-
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
-def test_every_row_once_longest_first_within_the_budget(lengths, budget):
-    batches = by_length(lengths, budget)
-    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
-    in_order = [lengths[row] for batch in batches for row in batch]
-    assert in_order == sorted(lengths, reverse=True)
-    for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
-
 
 def test_batches_are_full():
     assert by_length([3, 5, 5, 2, 2, 2], 10) == [[1, 2], [0, 3, 4], [5]]
-
-
-@settings(derandomize=True, deadline=None, max_examples=40)
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(9, 60), st.integers(9, 60))
-def test_values_come_back_in_order_whatever_memory_there_is(lengths, budget, room):
-    memory = Memory(lengths, room)
-    expected = [length * 10.0 + row for row, length in enumerate(lengths)]
-    assert map_rows(memory, lengths, budget).tolist() == expected
-    done = [row for rows, fitted in memory.asked if fitted for row in rows]
-    assert sorted(done) == list(range(len(lengths)))  # nothing is computed twice
 
 
 def test_the_budget_halves_at_the_batch_that_failed_and_stays_so():

@@ -216,7 +216,7 @@ def test_energies_that_are_not_numbers(tiny, tmp_path):
     place = copied(tiny.bag, tmp_path / "bag")
     tensors = load_file(place / "bag.safetensors")
     save_file({**tensors, "bias": torch.tensor(float("nan"))}, place / "bag.safetensors")
-    refused(ask("score", "--energy", place, "--text", "one", "--json"), "The energy of row 0 is nan", "'one'")
+    refused(ask("score", "--energy", place, "--text", "one", "--json"), "The energy of row 0", "'one') is nan")
     refused(ask("sample", "--lm", tiny.lm, "--energy", place, "--prompt", "a", "--seed", 0), "nan")
 
 

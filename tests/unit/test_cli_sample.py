@@ -118,10 +118,13 @@ def same(one, other):
         (["--lm", "{lm}", "--energy", "{bag}", "--max-new-tokens", "0", "--prompt", "a"], "received 0"),
         (["--lm", "{lm}", "--device", "abacus", "--prompt", "a"], "abacus"),
         (["--lm", "{lm}", "--dtype", "float23", "--prompt", "a"], "float23"),
-        (["--lm", "{bag}", "--prompt", "a"], "There is no model at"),
+        (["--lm", "{bag}", "--prompt", "a"], "holds a saved energy"),
+        (["--joint", "{joint}", "--space", "until_eos", "--prompt", "a"], "over the space 'fixed': leave --space out"),
+        (["--joint", "{joint}", "--revision", "v2", "--prompt", "a"], "which has no revisions; received revision='v2'"),
+        (["--joint", "no/such-joint", "--prompt", "a"], "is no saved joint model that this machine has"),
         (["--joint", "{bag}", "--prompt", "a"], "is no saved joint model"),
     ],
-    ids=range(16),
+    ids=range(19),
 )
 def test_what_does_not_fit_together_is_said(tiny, arguments, message):
     result = ask(*(one.format(lm=tiny.lm, bag=tiny.bag, joint=tiny.joint) for one in arguments))

@@ -82,6 +82,66 @@ def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(
     assert only(tmp_path) == ["run"]
 
 
+def test_a_folder_that_a_kill_left_aside_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "run"
+    place.mkdir()
+    (place / "old").write_text("old")
+    rename = Path.rename
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name.endswith(".part"):
+            raise Killed
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(Killed), files.atomic(place) as draft:
+        draft.mkdir()
+    monkeypatch.undo()
+    assert not place.exists()
+    with pytest.raises(ZeroDivisionError), files.atomic(place):
+        raise ZeroDivisionError
+    assert only(place) == ["old"]
+    assert only(tmp_path) == ["run"]
+
+
+def test_an_old_folder_that_was_replaced_goes_and_others_stay(tmp_path: Path) -> None:
+    for name in ("run", ".run.1234abcd.old", ".run2.1234abcd.old"):
+        (tmp_path / name).mkdir()
+    files.write_text(tmp_path / "run" / "a", "a")
+    with files.atomic(tmp_path / "run") as draft:
+        draft.mkdir()
+    assert only(tmp_path) == [".run2.1234abcd.old", "run"]
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_be_unwritten(tmp_path: Path) -> None:
+    place = tmp_path / "new"
+    for absent in (tmp_path / "absent", tmp_path / "elsewhere" / "absent"):
+        with pytest.raises(FileNotFoundError), files.atomic(place) as draft:
+            draft.write_text(absent.read_text())
+    assert only(tmp_path) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LexergyError, match="Could not write"):
+        files.write_text(tmp_path / "file" / "below", "a")
+    with pytest.raises(LexergyError, match="Could not write"), files.atomic(place) as draft:
+        (draft / "in a folder that was not made").write_text("a")
+
+
+def test_the_rename_itself_reaches_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, (tmp_path / "a").exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    files.write_text(tmp_path / "a", "a")
+    assert synced == [((tmp_path / "a").stat().st_ino, False), (tmp_path.stat().st_ino, True)]
+
+
 def test_json_comes_back_and_broken_json_is_named(tmp_path: Path) -> None:
     place = tmp_path / "a.json"
     files.write_json(place, {"b": 1, "a": "é"})

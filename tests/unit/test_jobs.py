@@ -1,5 +1,6 @@
 """A recipe from text to report: trained, evaluated, gone on with, refused where it is another; every part is there once."""
 
+import dataclasses
 import math
 import os
 import shutil
@@ -18,10 +19,10 @@ from lexergy.core.types import Estimate
 from lexergy.energies import bag, transformer
 from lexergy.evaluation.cost import flops, multiplied, size
 from lexergy.evaluation.perplexity import Judged, perplexity
-from lexergy.evaluation.summary import _interval, rows, sentence, summary
+from lexergy.evaluation.summary import _interval, held, rows, sentence, summary
 from lexergy.jobs import Evaluated
 from lexergy.nets.transformer import TransformerForCausalLM, preset
-from lexergy.report.document import Report
+from lexergy.report.document import Report, Table
 from lexergy.report.html import render_html
 from lexergy.report.results import read_result
 from lexergy.report.store import load
@@ -101,7 +102,9 @@ def test_a_recipe_leaves_all_its_parts(run: tuple[Path, Path, Evaluated]) -> Non
     assert certified.low is not None
     assert certified.low < certified.value < (certified.high or 0)
     assert {"language model", "joint"} <= {row.system for row in written.rows}
-    assert written.held == (found.perplexity.saved.low > 0)
+    assert found.perplexity.groups < 20  # so few that nothing is claimed
+    assert not written.held
+    assert "documents are too few to claim anything: 20 at least" in written.note
     assert written.compute["train_flops"] > 6 * 8 * 4 * 32 * 128 * 128
     assert written.compute["seconds"] >= written.compute["language model"]
     assert written.command == f"lexergy evaluate {run[0]} --out {folder}"
@@ -126,14 +129,17 @@ def test_a_second_call_does_nothing_new(run: tuple[Path, Path, Evaluated], monke
     before = dates(folder)
     assert lx.train(recipe, out=folder, quiet=True) == folder
     assert dates(folder) == before
+    files.write_json(folder / "seconds.json", {**files.read_json(folder / "seconds.json"), "evaluation": 1e6})
     again = lx.evaluate(recipe, out=folder, quiet=True)
     assert again.perplexity.to_json() == found.perplexity.to_json()
+    assert again.result.compute["evaluation"] < 1e5  # the last evaluation's, not the sum of all
 
 
 def test_a_run_that_was_stopped_goes_on(
     run: tuple[Path, Path, Evaluated], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, straight, _ = run
+    kept = []
     for name in ("train_lm", "mine", "train_energy"):
         part = getattr(jobs, name)
 
@@ -144,7 +150,9 @@ def test_a_run_that_was_stopped_goes_on(
         with pytest.raises(KeyboardInterrupt):
             lx.train(recipe, out=tmp_path / "run", quiet=True)
         monkeypatch.setattr(jobs, name, part)
+        kept.append((tmp_path / "run" / "machine.json").stat().st_mtime_ns)  # there before anything is trained
     lx.train(recipe, out=tmp_path / "run", quiet=True)
+    assert {*kept, (tmp_path / "run" / "machine.json").stat().st_mtime_ns} == {kept[0]}
     for file in ("lm/model/model.safetensors", "mined/draws/shard-00000.safetensors", "joint/energy/head.safetensors"):
         theirs = straight / file
         if not theirs.is_file():
@@ -194,6 +202,54 @@ def test_a_checkpoint_and_a_bag_as_they_come(run: tuple[Path, Path, Evaluated], 
     found = lx.evaluate(recipe, changes, tmp_path / "run", quiet=True)
     assert found.result.compute["train_flops"] > 0
     assert lx.Joint.from_pretrained(tmp_path / "run" / "joint").space == "fixed"
+
+
+def test_a_run_goes_on_as_the_machine_was_when_it_began(
+    run: tuple[Path, Path, Evaluated], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, folder, _ = run
+    changes = {"lm.start": str(folder / "lm" / "model"), "energy.start": "bag", "mine.limit": 20, "evaluate.n": 2}
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    mine = jobs.mine
+    monkeypatch.setattr(jobs, "mine", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        lx.train(recipe, changes, tmp_path / "run", quiet=True)
+    monkeypatch.setattr(jobs, "mine", mine)
+    began = files.read_json(tmp_path / "run" / "machine.json")
+    files.write_json(tmp_path / "run" / "machine.json", {**began, "dtype": "bfloat16"})
+    lx.train(recipe, changes, tmp_path / "run", quiet=True)
+    assert files.read_json(tmp_path / "run" / "machine.json") == {**began, "dtype": "bfloat16"}
+    assert lx.read_mined(tmp_path / "run" / "mined").law.dtype == "bfloat16"
+    assert files.read_json(tmp_path / "run" / "energy" / "history.json")["step"] > 0
+    assert "bfloat16" in lx.evaluate(recipe, changes, tmp_path / "run", quiet=True).perplexity.law
+
+
+def test_the_page_counts_what_was_drawn_not_what_was_asked_for(run: tuple[Path, Path, Evaluated]) -> None:
+    recipe, folder, _ = run
+    found = lx.evaluate(recipe, {"evaluate.windows": 1000, "evaluate.n": 2}, folder, quiet=True)
+    assert 10 < found.perplexity.windows < 1000
+    tables = [part for part in load(found.report.parent).sections if isinstance(part, Table)]
+    assert ("evaluation", 2 * found.perplexity.windows) in [(row[0], row[2]) for row in tables[-1].rows]
+
+
+def test_few_documents_hold_no_claim() -> None:
+    good = Judged(
+        torch.full((25,), -9.0).double(),
+        torch.full((25,), -3.0).double(),
+        torch.ones(25, 9).double(),
+        torch.full((25,), 2),
+        [str(i) for i in range(25)],
+        "a law",
+    )
+    assert held(perplexity(good))
+    assert "too few" not in sentence(perplexity(good))
+    few = perplexity(dataclasses.replace(good, groups=[str(i % 19) for i in range(25)]))
+    assert few.saved.low > 0
+    assert not held(few)
+    assert "Its 19 documents are too few" in sentence(few)
 
 
 def test_pinned_holds_for_the_block_and_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import dataclasses
 import math
 import shutil
 import warnings
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 import lexergy as lx
-from lexergy.core import toy
+from lexergy.core import random, toy
 from lexergy.core.bounds import certified_gain, log_z_lower
 from lexergy.core.errors import LexergyError
 from lexergy.core.types import Bounds, Law, Space, Tokens
@@ -33,7 +34,7 @@ from lexergy.proposals import causal
 from lexergy.proposals.causal import Causal
 from lexergy.text.document import Document
 from lexergy.text.tokenisers import character_tokenizer
-from lexergy.text.windows import windows
+from lexergy.text.windows import Window, windows
 from lexergy.training.lm import save_model
 
 LENGTH, EOS = 3, 3
@@ -200,6 +201,51 @@ def test_longer_than_the_length_is_refused_and_shorter_is_not(lm: Causal, energy
     with pytest.raises(LexergyError, match="max_new_tokens=4"):
         joint.log_z("a", n=2, max_new_tokens=4)
     assert max(len(text) for text in joint.sample("a", n=8, max_new_tokens=1, seed=0).texts) <= 1
+
+
+def test_the_seed_of_the_draws_is_recorded(lm: Causal, energy: Energy) -> None:
+    joint = Joint(lm, energy, length=LENGTH)
+    found = joint.log_z("a", n=9)
+    assert found.seed is not None
+    assert joint.log_z("a", n=9, seed=found.seed) == found
+    (one,) = joint.log_prob(["b"], context="a", n=9)
+    assert joint.log_prob(["b"], context="a", n=9, seed=one.seed) == [one]
+    assert one.seed != found.seed
+
+
+@pytest.mark.parametrize(
+    ("swap", "said"),
+    [
+        ({"proposal": "runs/lm"}, "as load_proposal gives it; received 'runs/lm'"),
+        ({"energy": 3}, "or a function of texts; received 3"),
+        ({"energy": "runs/energy"}, "as load_energy gives it"),
+    ],
+    ids=range(3),
+)
+def test_what_is_no_model_and_no_energy(lm: Causal, energy: Energy, swap: dict[str, object], said: str) -> None:
+    make = getattr(Joint.__init__, "__wrapped__", Joint.__init__)
+    with pytest.raises(LexergyError, match=said):
+        make(Joint.__new__(Joint), **{"proposal": lm, "energy": energy, **swap})
+
+
+def test_mistaken_options_of_a_draw(lm: Causal) -> None:
+    with pytest.raises(LexergyError, match=r"Unknown option of sample 'top_kk'. Did you mean 'top_k'"):
+        lm.sample("a", top_kk=1)
+    law_of, resolve = (getattr(one, "__wrapped__", one) for one in (Causal.law_of, random.resolve))
+    for eos in ("x", [99], [-1]):
+        with pytest.raises(LexergyError, match="eos is a token id, or a list of them, each from 0 to 5"):
+            law_of(lm, 3, eos=eos)
+    assert law_of(lm, 3, eos=[1, 2], seed=0).eos == (1, 2)
+    with pytest.raises(LexergyError, match=r"A seed is a whole number, or None .* received 'x'"):
+        resolve("x")
+
+
+def test_windows_are_checked_where_nothing_is_too_long(energy: Energy) -> None:
+    part = bag.tiny()
+    score = getattr(type(part).score, "__wrapped__", type(part).score)
+    assert score(part, ["ab"], windows="mean") == score(part, ["ab"])
+    with pytest.raises(LexergyError, match=r"windows is .* received 'max'"):
+        score(part, ["ab"], windows="max")
 
 
 @pytest.mark.parametrize(
@@ -421,6 +467,12 @@ def test_held_out_windows_come_from_each_group_in_turn(lm: Causal) -> None:
     )
 
 
+def test_no_window_is_too_late_to_be_chosen(lm: Causal, monkeypatch: pytest.MonkeyPatch) -> None:
+    early, late = (Window([0], [1], group) for group in ("early", "late"))
+    monkeypatch.setattr("lexergy.evaluation.held_out.windows", lambda *_, **__: chain(repeat(early, 200_010), [late]))
+    assert held_out([], lm.tokenizer, 1, 1, "fixed", 300).count(late) == 1
+
+
 # Saving
 
 
@@ -448,6 +500,21 @@ def test_a_saved_joint_model_comes_back_where_both_have_moved(saved: Path, tmp_p
     assert again.texts == drawn.texts
     assert torch.allclose(again.energy, drawn.energy)
     assert not list((tmp_path / "elsewhere" / "joint").rglob("model.safetensors"))  # the weights are not copied
+
+
+def test_a_saved_joint_model_by_its_hub_id(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "cache" / "models--someone--joint"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "v1").write_text("0" * 40, encoding="utf-8")
+    shutil.copytree(saved / "joint", place / "snapshots" / ("0" * 40))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    own = Joint.from_pretrained(saved / "joint", dtype="float32").sample("ab", n=3, seed=0).texts
+    again = Joint.from_pretrained("someone/joint", revision="v1", dtype="float32")
+    assert again.sample("ab", n=3, seed=0).texts == own
+    with pytest.raises(LexergyError, match="is no saved joint model that this machine has"):
+        Joint.from_pretrained("someone/joint", revision="v2")
+    with pytest.raises(LexergyError, match="which has no revisions"):
+        Joint.from_pretrained(str(saved / "joint"), revision="v1")
 
 
 def test_other_weights_are_refused(saved: Path, lm: Causal) -> None:

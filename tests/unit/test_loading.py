@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -18,7 +19,7 @@ from transformers import (
 import lexergy as lx
 from hub import COMMIT, HUB
 from lexergy.core.errors import LexergyError
-from lexergy.energies import bag
+from lexergy.energies import bag, transformer
 from lexergy.energies.lm import LM
 from lexergy.engine.load import fingerprint
 from lexergy.proposals import causal
@@ -62,7 +63,11 @@ def test_folders_objects_and_energies_themselves(hub: Path, tmp_path: Path) -> N
     energy.save_pretrained(tmp_path / "energy")
     own = pytest.approx(energy.score(["ab"]))
     assert lx.load_energy(tmp_path / "energy").score(["ab"]) == own
-    assert lx.load_energy(str(tmp_path / "energy"), kind="lm").score(["ab"]) == own  # it knows its kind
+    assert lx.load_energy(str(tmp_path / "energy"), kind="bag").score(["ab"]) == own
+    with pytest.raises(LexergyError, match=r"kind 'bag'; received kind='lm'. Leave it out"):
+        lx.load_energy(str(tmp_path / "energy"), kind="lm")  # it knows its kind
+    with pytest.raises(LexergyError, match="which has no revisions; received revision='v2'"):
+        lx.load_energy(tmp_path / "energy", revision="v2")
     assert lx.load_energy(energy) is energy
     model, tokenizer = (auto.from_pretrained("gpt2") for auto in (AutoModelForCausalLM, AutoTokenizer))
     lm = lx.load_proposal((model, tokenizer))
@@ -88,6 +93,33 @@ def test_folders_objects_and_energies_themselves(hub: Path, tmp_path: Path) -> N
 def test_what_is_no_energy_is_said(hub: Path, source: str, kind: str | None, said: str) -> None:
     with pytest.raises(LexergyError, match=said):
         lx.load_energy(source, kind)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EntryNotFoundError("404"), "'a/b' is no saved energy .there is no energy.json.. If it is a checkpoint"),
+        (LocalEntryNotFoundError("offline"), "is no saved energy that this machine has .*the Hub was not reached"),
+        (OSError("401: this one is gated.\nMore"), "'a/b' was not read from the Hub: 401: this one is gated. If"),
+    ],
+    ids=["no such file", "offline", "gated"],
+)
+def test_what_the_hub_says_is_told_apart(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
+    def fails(*_: object, **__: object) -> str:
+        raise error
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", fails)
+    with pytest.raises(LexergyError, match=said):
+        lx.load_energy("a/b")
+
+
+def test_a_saved_energy_writes_no_text(tmp_path: Path) -> None:
+    transformer.tiny().save_pretrained(tmp_path / "energy")
+    lm = causal.tiny()
+    lm.lm.model.save_pretrained(tmp_path / "energy")  # what a folder of both kinds would be loaded as
+    lm.tokenizer.save_pretrained(tmp_path / "energy")
+    with pytest.raises(LexergyError, match="holds a saved energy, which judges texts and writes none"):
+        lx.load_proposal(tmp_path / "energy")
 
 
 def test_any_function_is_an_energy() -> None:

@@ -1,5 +1,6 @@
 """Mined sets: what is drawn, from what, how a stopped run goes on, and that reading gives back what was written."""
 
+import copy
 import dataclasses
 import shutil
 from collections.abc import Callable
@@ -193,6 +194,9 @@ def test_another_model_or_corpus_is_refused_and_another_name_is_not(lm: Causal, 
     mined = go(lm, corpus, tmp_path / "m")
     with pytest.raises(LexergyError, match="by another law or model"):
         go(_other_weights(lm), corpus, tmp_path / "m")
+    single = Causal(load((copy.deepcopy(lm.lm.model).float(), lm.tokenizer), "causal"))
+    with pytest.raises(LexergyError, match=r"dtype: float64 there, float32 here.* with dtype='float64' to go on"):
+        go(single, corpus, tmp_path / "m")
     moved = Causal(dataclasses.replace(load((lm.lm.model, lm.tokenizer), "causal"), name="moved/elsewhere"))
     assert rows(go(moved, corpus, tmp_path / "m").negatives) == rows(mined.negatives)
     corpus.write_text(corpus.read_text(encoding="utf-8") + "\n\nabcabcab", encoding="utf-8")

@@ -58,11 +58,20 @@ def files(cache):
 def test_off_pins_everything_and_measures_nothing(monkeypatch, measured, cache):
     monkeypatch.setenv("LEXERGY_PROBE", "off")
     found = plan(TINY)
-    assert (found.device, found.dtype, found.threads, found.tokens) == ("cpu", "float32", 1, 4096)
+    assert (found.device, found.dtype, found.tokens) == ("cpu", "float32", 4096)
     assert found.pinned
     assert found.rates == {}
     assert measured.calls == []
     assert not cache.exists()
+
+
+def test_off_says_how_many_threads_there_are(monkeypatch):
+    monkeypatch.setenv("LEXERGY_PROBE", "off")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert (plan(TINY).threads, plan(TINY).reasons["threads"]) == (7, "as torch has them")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert plan(TINY).reasons["threads"] == "as OMP_NUM_THREADS says"
 
 
 def test_off_still_does_what_is_asked(monkeypatch, measured):

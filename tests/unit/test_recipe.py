@@ -60,6 +60,19 @@ def test_sizes_lie_over_the_file_and_changes_over_sizes(file: Path) -> None:
         read_recipe(file, ["size=smal"])
 
 
+def test_a_recipes_own_size_needs_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    own = 'title = "T"\nclaim = "C"\nsource = "S"\n'
+    path.write_text(own + 'size = "paper"\n[sizes.tiny.lm]\nsteps = 7\n', encoding="utf-8")
+    assert (read_recipe(path).size, read_recipe(path).lm.steps) == ("paper", 2000)
+    assert read_recipe(path, ["size=paper"]).size == "paper"
+    assert read_recipe(path, ["size=tiny"]).lm.steps == 7
+    with pytest.raises(LexergyError, match=r"Unknown size of r 'huge'. There is: paper, tiny"):
+        read_recipe(path, ["size=huge"])
+    path.write_text(own, encoding="utf-8")
+    assert read_recipe(path, ["size=tiny"]) == read_recipe(path)
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [

@@ -10,7 +10,7 @@ from torch import Tensor
 from lexergy.core.errors import LexergyError
 from lexergy.core.random import Keyed
 from lexergy.core.types import Tokens
-from lexergy.engine.score import check_finite, score, score_rows
+from lexergy.engine.score import score, score_rows
 
 Row = tuple[list[int], int, int]
 FULL = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000 bytes."
@@ -147,16 +147,3 @@ def test_no_graph_is_kept() -> None:
     weight = torch.ones(1, requires_grad=True)
     found = score_rows(lambda tokens: weight * tokens.ids.sum(1), [([1, 2], 0, 2)], 10)
     assert not found.requires_grad
-
-
-def test_a_number_that_is_none_names_its_row() -> None:
-    def describe(row: int) -> str:
-        return f"text {row}"
-
-    check_finite(torch.tensor([1.0, 2.0]), describe)
-    check_finite(torch.tensor([1.0, torch.inf]), describe, forbid=True)
-    for bad in (torch.nan, -torch.inf):
-        with pytest.raises(LexergyError, match=r"row 1 .* text 1"):
-            check_finite(torch.tensor([1.0, bad]), describe, forbid=True)
-    with pytest.raises(LexergyError, match="row 0 is inf"):
-        check_finite(torch.tensor([torch.inf, torch.nan]), describe)

@@ -1,6 +1,7 @@
 """Training an energy: it learns, with the right sign; where it may start; what it refuses; resumed is straight through."""
 
 import copy
+import shutil
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,15 @@ def test_a_saved_energy_is_gone_on_with(mined: Mined, tmp_path: Path, monkeypatc
     assert torch.allclose(second.weight, first.part.weight, atol=1e-6)
 
 
+def test_a_folder_comes_before_a_name(
+    place: Path, mined: Mined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(place / "lm", tmp_path / "bag")
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(train_energy(mined, "bag", epochs=0.01, **QUICK), Transformer)
+
+
+@pytest.mark.filterwarnings("ignore:There is no group of texts to validate on")
 def test_own_pairs(place: Path) -> None:
     pairs = [(f"{'abc'[i % 3]}{'abc'[i // 3 % 3]}", "abcabc", ["aaaa", "cbcb"]) for i in range(60)]
     energy = lx.train_energy(
@@ -220,7 +230,9 @@ def test_own_pairs(place: Path) -> None:
     )
     good, bad = energy.score(["abcabc", "aaaa"], context="ab")
     assert good < bad
-    one = lx.train_energy([("ab", "abc", ["aa", "ca"])], start=place / "lm", **QUICK)  # one pair is enough to run
+    pair = iter([("ab", "abc", ["aa", "ca"])])
+    with pytest.warns(UserWarning, match="no group of texts to validate on"):
+        one = lx.train_energy(pair, start=place / "lm", **QUICK)  # one pair is enough to run
     assert len(one.score(["abc"])) == 1
     assert one.mined is None
 
@@ -251,6 +263,7 @@ def test_pairs_that_are_none(place: Path, pairs: list[tuple[str, str, list[str]]
         ({"start": "bag", "warm_up": 9}, "Did you mean 'warmup'"),
         ({"start": "transformer"}, "not started from its name"),
         ({"size": "tinny"}, "Did you mean 'tiny'"),
+        ({"start": "bag", "size": "tinny"}, "Did you mean 'tiny'"),
         ({"size": "tiny", "pooling": "last"}, "Unknown pooling 'last'"),
         ({"size": "tiny", "dropout": 1.5}, "dropout lies between"),
         ({"start": "no/such-model"}, "There is no model at 'no/such-model'"),

@@ -6,15 +6,8 @@ from typing import Annotated, Any
 import typer
 
 EXTRAS = {
-    "eval": (
-        ("scipy", "sklearn", "sacrebleu", "jiwer", "arviz"),
-        "what the papers measure: BLEU, WER, AUC, R-hat",
-    ),
     "report": (("jinja2", "matplotlib"), "HTML reports with plots"),
-    "data": (("datasets",), "corpora from the Hugging Face Hub"),
-    "gguf": (("gguf",), "language models from GGUF files"),
     "log": (("tensorboard",), "tensorboard logs of training"),
-    "bench": (("psutil",), "the benchmarks' memory readings"),
 }
 """An extra's modules, and what installing it adds."""
 

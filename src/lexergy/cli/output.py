@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import typer
 
+from lexergy.core.unicode import writable
+
 PATIENCE: Final = 2.0
 """Seconds of work before a count is shown."""
 PAUSE: Final = 10.0
@@ -50,8 +52,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, str):
-        # Half of a surrogate pair, as a tokeniser may leave behind, cannot be written in any encoding.
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return writable(value)
     if isinstance(value, Mapping):
         return {plain(str(name)): plain(item) for name, item in value.items()}
     if isinstance(value, Sequence):

@@ -14,7 +14,6 @@ from lexergy.cli.options import (
     Json,
     Kind,
     LanguageModel,
-    Revision,
     Seed,
     Space,
     Temperature,
@@ -51,14 +50,18 @@ def sample(
         Base, typer.Option(help="Weights relative to the law drawn from, or to the full language model.")
     ] = Base.draw,
     space: Annotated[
-        Space, typer.Option(help="Whether a text ends at its first EOS; a saved joint model has its own.")
-    ] = Space.until_eos,
+        Space | None,
+        typer.Option(help="Whether a text ends at its first EOS; default: until_eos, or a saved joint model's own."),
+    ] = None,
     pick: Annotated[int | None, typer.Option(help="Write only so many texts, resampled by weight.")] = None,
     json: Json = False,
     seed: Seed = None,
     device: Device = None,
     dtype: Dtype = None,
-    revision: Revision = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Which revision on the Hub, of --lm (its energy is read at the newest) or of --joint."),
+    ] = None,
     attn_implementation: Attention = None,
 ) -> None:
     """Continue prompts: n draws each, with their energies and weights where there is an energy."""
@@ -78,18 +81,19 @@ def sample(
         "top_p": top_p,
     }
     if joint is not None:
-        model = lx.Joint.from_pretrained(joint, **loading)
-        if space.value != model.space and space is not Space.until_eos:
+        model = lx.Joint.from_pretrained(joint, revision=revision, **loading)
+        if space is not None and space.value != model.space:
             raise LexergyError(f"This joint model is over the space {model.space!r}: leave --space out.")
     else:
         assert lm is not None
         proposal = lx.load_proposal(lm, revision=revision, **loading)
+        chosen = (space or Space.until_eos).value
         if energy is None:
-            law |= {"space": space.value}
+            law |= {"space": chosen}
             model = proposal
         else:
             judge = lx.load_energy(energy, kind, **loading)
-            model = lx.Joint(proposal, judge, space=space.value, length=max_new_tokens or LENGTH)  # type: ignore[arg-type]
+            model = lx.Joint(proposal, judge, space=chosen, length=max_new_tokens or LENGTH)  # type: ignore[arg-type]
     if isinstance(model, lx.Joint):
         law |= {"base": base.value, "max_new_tokens": max_new_tokens}
     else:

@@ -26,6 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lexergy.core.errors import LexergyError
+from lexergy.core.finite import check_energies
 from lexergy.core.logspace import effective_sample_size, leave_one_out, log_mean_exp
 
 LEAST_ESS: Final = 50.0
@@ -47,13 +48,7 @@ MOST_ON_TOP: Final = 0.05
 def log_weights(energy: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
     """−e in float64; +inf is a text that is forbidden; NaN and −inf are errors that name the place."""
     values = energy.double()
-    broken = torch.isnan(values) | torch.isneginf(values)
-    if bool(broken.any()):
-        place = tuple(int(axis) for axis in broken.nonzero()[0])
-        raise LexergyError(
-            f"The energy at {place} of {tuple(energy.shape)} is {values[place].item()}: an energy is a finite "
-            "number, or +inf for a text that is forbidden."
-        )
+    check_energies(values, lambda place: f"draw {place} of {tuple(energy.shape)}", forbid=True)
     if values.shape[-1] == 0:
         raise LexergyError(f"Shape {tuple(energy.shape)} holds no energies: give one draw or more.")
     return -values

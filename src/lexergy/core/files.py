@@ -26,11 +26,14 @@ def atomic(path: Path) -> Generator[Path]:
     """A temporary file or folder beside `path` that takes its place when the block ends without an error.
 
     Whatever happens inside the block (a full disk, a kill, an exception), `path` holds either what it held before
-    or the whole new content. The block may write a file at the given path or make a folder there.
+    or the whole new content. One instant is left over: a kill between the two renames by which a folder replaces a
+    folder leaves the old one beside its place, and the next `atomic` on that place puts it back. The block may write
+    a file at the given path or make a folder there; a file that it cannot read is its own error, passed on as it is.
     """
     draft = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.part"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _put_back(path)
         yield draft
         _flush(draft)
         if path.is_dir() and draft.is_dir():
@@ -45,7 +48,10 @@ def atomic(path: Path) -> Generator[Path]:
             shutil.rmtree(aside)
         else:
             draft.replace(path)
+        _to_disk(path.parent)
     except OSError as error:
+        if not _of_writing(error, path, draft):
+            raise
         raise LexergyError(
             f"Could not write {path}: {error.strerror or error}. Nothing half-written was left; free some space "
             "or choose another place, then run the command again."
@@ -53,18 +59,44 @@ def atomic(path: Path) -> Generator[Path]:
     finally:
         if draft.is_dir():
             shutil.rmtree(draft, ignore_errors=True)
-        else:
-            draft.unlink(missing_ok=True)
+        elif draft.exists():
+            draft.unlink()
 
 
 def _flush(draft: Path) -> None:
     """Bring what was written to the disk before the rename: a rename that survives a power cut must not point at nothing."""
-    for file in [draft] if draft.is_file() else sorted(p for p in draft.rglob("*") if p.is_file()):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    for place in [draft, *sorted(draft.rglob("*"))]:
+        _to_disk(place)
+
+
+def _to_disk(place: Path) -> None:
+    if os.name == "nt" and place.is_dir():  # Windows opens no folders
+        return
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put_back(path: Path) -> None:
+    """Take up an old folder that a kill left beside its place: back into it, or away where the new one made it there."""
+    for aside in path.parent.iterdir():
+        if not (aside.name.startswith(f".{path.name}.") and aside.name.endswith(".old")):
+            continue
+        if path.exists():
+            shutil.rmtree(aside)
+        else:
+            aside.rename(path)
+
+
+def _of_writing(error: OSError, path: Path, draft: Path) -> bool:
+    """Whether an error is of the place itself, and not of some file that the block read from elsewhere."""
+    if not isinstance(error.filename, str | bytes | os.PathLike):
+        return True  # a full disk names no file
+    named = Path(os.fsdecode(error.filename))
+    own = named in (path, *path.parents) or draft in (named, *named.parents)
+    return own or (named.parent == path.parent and named.suffix == ".old")
 
 
 def sha256(path: Path) -> str:

@@ -19,16 +19,6 @@ def log_mean_exp(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
     return torch.logsumexp(values.double(), dim=-1) - math.log(values.shape[-1])
 
 
-def log1mexp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """log(1 − exp(values)) for values ≤ 0, without cancellation at either end."""
-    values = values.double()
-    # Each branch is evaluated only where it is exact; the other side gets a harmless stand-in.
-    near = values > -math.log(2)
-    small = torch.log(-torch.expm1(torch.where(near, values, torch.full_like(values, -1.0))))
-    large = torch.log1p(-torch.exp(torch.where(near, torch.full_like(values, -1.0), values)))
-    return torch.where(near, small, large)
-
-
 def normalised(log_weight: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
     """Weights that sum to one along the last axis."""
     return torch.softmax(log_weight.double(), dim=-1)

@@ -10,6 +10,7 @@ is `Enumerated`, which walks through every outcome there is and says how probabl
 
 import hashlib
 import math
+import operator
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -25,6 +26,8 @@ from lexergy.core.errors import LexergyError
 T = TypeVar("T")
 
 _GOLDEN: Final = -7046029254386353131  # 2⁶⁴ / φ as a signed word: successive keys are spread over the whole range
+_BLOCK: Final = 256
+"""Options in a block of `Keyed.categorical`."""
 _MUL_A: Final = -4658895280553007687
 _MUL_B: Final = -7723592293110705685
 
@@ -36,7 +39,12 @@ def fresh_seed() -> int:
 
 def resolve(seed: int | None) -> int:
     """The given seed, or a fresh one."""
-    return fresh_seed() if seed is None else seed
+    if seed is None:
+        return fresh_seed()
+    try:
+        return operator.index(seed)
+    except TypeError as error:
+        raise LexergyError(f"A seed is a whole number, or None to have one drawn; received {seed!r}.") from error
 
 
 def _shift(x: Tensor, by: int) -> Tensor:
@@ -150,15 +158,26 @@ class Keyed(Rng):
         return -torch.log(-torch.log(self.uniform(n)))
 
     def categorical(self, log_p: Float[Tensor, "rows options"]) -> Int[Tensor, "rows"]:
-        """By inversion: the first option whose cumulative probability passes a uniform number."""
-        p = torch.softmax(log_p.to(self.keys.device).double(), dim=-1)
-        total = p.cumsum(dim=-1)
-        # The target is scaled by the sum as it came out, so that rounding cannot push it past the last option.
-        target = self.uniform(1) * total[:, -1:]
-        chosen = torch.searchsorted(total, target, right=True).squeeze(-1).clamp(max=p.shape[-1] - 1)
-        # Rounding can still land on an option of probability zero at the far end: step back to the last that has any.
-        last = p.shape[-1] - 1 - (p.flip(-1) > 0).int().argmax(dim=-1)
-        return torch.minimum(chosen, last)
+        """By inversion: the first option whose cumulative probability passes a uniform number.
+
+        A vocabulary is walked in two strides, over the sums of blocks and then within one: one pass over it, where a
+        cumulative sum of all of it would be several. Sums are float64.
+        """
+        log_p = log_p.to(self.keys.device)
+        log_p = log_p.to(torch.promote_types(log_p.dtype, torch.float32))
+        rows, options = log_p.shape
+        p = torch.exp(log_p - log_p.amax(dim=-1, keepdim=True))
+        width = min(options, _BLOCK)
+        p = torch.nn.functional.pad(p, (0, -options % width)).view(rows, -1, width)
+        passed = p.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+        target = self.uniform(1) * passed[:, -1:]
+        block = torch.searchsorted(passed, target, right=True).clamp(max=passed.shape[1] - 1)
+        before = torch.where(block > 0, passed.gather(1, (block - 1).clamp(min=0)), 0.0)
+        inside = p.gather(1, block[..., None].expand(-1, 1, width)).squeeze(1).double()
+        place = torch.searchsorted(inside.cumsum(dim=-1), target - before, right=True).clamp(max=width - 1)
+        # Rounding can still pass the last option that has any probability: step back to it.
+        last = width - 1 - (inside.flip(-1) > 0).int().argmax(dim=-1, keepdim=True)
+        return (block * width + torch.minimum(place, last)).squeeze(1)
 
     def bernoulli(self, p: Float[Tensor, "rows"]) -> Bool[Tensor, "rows"]:
         return self.uniform(1).squeeze(-1) < p.to(self.keys.device)

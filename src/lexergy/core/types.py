@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lexergy.core import logspace, random
 from lexergy.core.errors import LexergyError
+from lexergy.core.finite import check_energies
 
 Space = Literal["fixed", "until_eos"]
 """The space of continuations (spec: decide it once). `fixed`: exactly T tokens, EOS is an ordinary token and the text
@@ -197,13 +198,7 @@ class Samples:
         base="full": log w = log P_LM − log Q − E, targeting P_LM·exp(−E) on the texts that Q can reach.
         """
         values = energy.double().cpu()
-        finite_or_forbidden = torch.isfinite(values) | torch.isposinf(values)
-        if not bool(finite_or_forbidden.all()):
-            row = int((~finite_or_forbidden).nonzero()[0])
-            raise LexergyError(
-                f"The energy of row {row} is {values[row].item()}: an energy is a finite number, or +inf for a text that is "
-                f"forbidden. The text: {draws.texts[row][:80]!r}."
-            )
+        check_energies(values, lambda place: f"row {place[0]} (the text: {draws.texts[place[0]][:80]!r})", forbid=True)
         if bool(torch.isposinf(values).all()):
             raise LexergyError(
                 f"All {len(values)} drawn texts are forbidden (energy +inf), so no weight is above zero. Draw more "
@@ -289,3 +284,5 @@ class Bounds:
     ess: float
     max_weight: float
     resolved: bool
+    seed: int | None = None
+    """What the draws were drawn with, given or made up; None where the energies came from elsewhere."""

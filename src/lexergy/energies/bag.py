@@ -28,11 +28,16 @@ from lexergy.text.tokenisers import character_tokenizer, load_tokenizer
 class Bag(Energy):
     """One number a vocabulary item, summed over the free tokens."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None) -> None:
         super().__init__()
         self.tokenizer = tokenizer
-        self.weight = nn.Parameter(torch.zeros(len(tokenizer)))
+        # A language model's output may be padded beyond its tokenizer, and what is padded can be drawn.
+        self.weight = nn.Parameter(torch.zeros(max(len(tokenizer), vocabulary or 0)))
         self.bias = nn.Parameter(torch.zeros(()))
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.weight)
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         device = self.weight.device
@@ -45,7 +50,7 @@ class Bag(Energy):
         return [((context + text)[a:b], v) for (a, b), v in zip(one.offsets[one.free_from :], values, strict=False)]
 
     def config(self) -> dict[str, Any]:
-        return {}
+        return {"vocabulary": self.vocabulary}
 
     def save_parts(self, folder: Path) -> None:
         files.write_tensors(folder / "bag.safetensors", dict(self.named_parameters()))
@@ -53,8 +58,8 @@ class Bag(Energy):
         self.tokenizer.save_pretrained(folder)
 
     @classmethod
-    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Bag":  # noqa: ARG003  nothing else to read
-        energy = cls(load_tokenizer(folder))
+    def load(cls, folder: Path, config: dict[str, Any], **options: Any) -> "Bag":  # noqa: ARG003  nothing to place
+        energy = cls(load_tokenizer(folder), **config)
         files.load_state(energy, files.read_tensors(folder / "bag.safetensors"), folder / "bag.safetensors")
         return energy
 

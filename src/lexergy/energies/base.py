@@ -9,10 +9,11 @@ saved energy.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -21,11 +22,12 @@ from transformers import PreTrainedTokenizerBase
 
 from lexergy.core import files
 from lexergy.core.errors import LexergyError
-from lexergy.core.types import Law, Tokens
+from lexergy.core.finite import check_energies
+from lexergy.core.types import Direction, Law, Tokens
 from lexergy.engine import score
 from lexergy.engine.load import evaluating
 from lexergy.engine.probe import Plan, plan
-from lexergy.text.joint import Encoded, Special, encode
+from lexergy.text.joint import Encoded, Special, begun, encode, start_of
 
 Windows = Literal["sum", "mean"]
 BLOCK = 8192
@@ -40,6 +42,9 @@ class Energy(nn.Module, ABC):
     law: str = "finite"
     special: ClassVar[Special] = "bos"
     """Which special tokens a text gets when this energy tokenises it."""
+
+    direction: Direction = "left_to_right"
+    """On which side of a text its context stands: before it, or (right to left) behind it."""
 
     tokenizer: PreTrainedTokenizerBase | None = None
     """The tokens it reads; None: any, or texts."""
@@ -62,6 +67,11 @@ class Energy(nn.Module, ABC):
     @property
     def longest(self) -> int | None:
         """The longest text it was made for, in tokens."""
+        return None
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many ids it knows; None: any. May be more than its tokenizer has: outputs are padded."""
         return None
 
     def reading(self, tokenizer: PreTrainedTokenizerBase) -> "Energy":
@@ -95,9 +105,17 @@ class Energy(nn.Module, ABC):
                 f"A text of {int(tokens.lengths.max())} tokens does not fit the {longest} of this energy. Shorten prefix or "
                 "continuation."
             )
+        known = self.vocabulary
+        if known is not None and bool((tokens.mask & ((tokens.ids >= known) | (tokens.ids < 0))).any()):
+            raise LexergyError(
+                f"Token ids reach {int(tokens.ids[tokens.mask].max())}, but this energy knows {known}: it was made for a smaller "
+                "vocabulary. Use one that was trained on texts of this language model."
+            )
         with evaluating(self):
             values = score.score(self, tokens, self.plan.tokens, self.plan.device)
-        score.check_finite(values, lambda row: f"token ids {tokens.real(row)[:12]} …", self.law == "constraint")
+        check_energies(
+            values, lambda at: f"row {at[0]} (token ids {tokens.real(at[0])[:12]} …)", self.law == "constraint"
+        )
         return values
 
     def score(
@@ -105,13 +123,13 @@ class Energy(nn.Module, ABC):
     ) -> list[float]:
         """One number a text; lower = likelier. `windows`: how a text that is too long is put together from parts."""
         texts, contexts = paired(texts, context)
+        if windows not in (None, *get_args(Windows)):
+            raise LexergyError(f'windows is "sum" or "mean", or None to refuse what is too long; received {windows!r}.')
         found: list[float] = []
         for start in range(0, len(texts), BLOCK):
             block = slice(start, start + BLOCK)
             values = self._score_block(texts[block], contexts[block], windows)
-            score.check_finite(
-                values, lambda row, block=block: f"the text begins {texts[block][row][:60]!r}", self.law == "constraint"
-            )
+            check_energies(values, named(texts[block], start), self.law == "constraint")
             found += values.tolist()
         return found
 
@@ -128,12 +146,17 @@ class Energy(nn.Module, ABC):
         return torch.stack(joined)
 
     def encode(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Encoded]:
-        """Context and text tokenised together, as this energy reads them."""
+        """Context and text tokenised together, as this energy reads them.
+
+        An empty context stands for what a language model's empty prompt stands for: BOS, else EOS, where there is one.
+        """
         if self.tokenizer is None:
             raise LexergyError(
                 f"{type(self).__name__} has no tokenizer, so it cannot read text. Give it one, or score Tokens."
             )
-        return encode(self.tokenizer, texts, contexts, special=self.special)
+        found = encode(self.tokenizer, texts, contexts, special=self.special)
+        start = start_of(self.tokenizer) if self.special == "bos" else None
+        return found if start is None else [begun(one, start) for one in found]
 
     def _rows(self, one: Encoded, windows: Windows | None) -> list[tuple[list[int], int, int]]:
         """A text as one row, or as windows where it is too long and that was asked for."""
@@ -145,8 +168,6 @@ class Energy(nn.Module, ABC):
                 f"A text of {len(one.ids)} tokens does not fit the {longest} of this energy. Nothing is cut in silence: pass "
                 'windows="sum" or "mean", or a shorter text.'
             )
-        if windows not in ("sum", "mean"):
-            raise LexergyError(f'windows is "sum" or "mean"; received {windows!r}.')
         before, after = one.ids[: one.free_from], one.ids[one.free_to :]
         room = longest - len(before) - len(after)
         if room < 1:
@@ -159,17 +180,37 @@ class Energy(nn.Module, ABC):
         """(token, energy) for each token of the text, where the energy has them."""
         raise LexergyError(f"{type(self).__name__} has one number a text, none a token. Use score.")
 
-    def __add__(self, other: "Energy") -> "Energy":
+    def __add__(self, other: object) -> "Energy":
         from lexergy.energies.sum import Sum
 
-        return Sum([self, other])
+        if isinstance(other, Energy):
+            return Sum([self, other])
+        if isinstance(other, int | float) and other == 0:
+            return self  # where Python's own sum() starts
+        raise LexergyError(
+            f"An energy is added to an energy; received {other!r}. A number changes no law: leave it out, or multiply by it."
+        )
 
-    def __mul__(self, factor: float) -> "Energy":
+    __radd__ = __add__
+
+    def __sub__(self, other: object) -> "Energy":
+        return self + (-other if isinstance(other, Energy) else other)
+
+    def __neg__(self) -> "Energy":
+        return self * -1
+
+    def __mul__(self, factor: object) -> "Energy":
         from lexergy.energies.scaled import Scaled
 
-        return Scaled(self, factor)
+        return Scaled(self, _number(factor))
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: object) -> "Energy":
+        number = _number(divisor)
+        if number == 0:
+            raise LexergyError("An energy is not divided by 0. Use a temperature above it.")
+        return self * (1 / number)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """A folder that knows its kind: energy.json beside safetensors and tokenizer. Written whole or not at all."""
@@ -186,6 +227,17 @@ class Energy(nn.Module, ABC):
         if self.mined is not None:
             content["mined"] = self.mined.to_json()
         (folder / "energy.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _number(factor: object) -> float:
+    if isinstance(factor, Real) or (isinstance(factor, Tensor) and factor.numel() == 1):
+        return float(factor)
+    raise LexergyError(f"An energy is multiplied or divided by a number; received {factor!r}.")
+
+
+def named(texts: Sequence[str], first: int) -> Callable[[tuple[int, ...]], str]:
+    """How an error names one of some texts; `first`: how many came before them."""
+    return lambda at: f"row {first + at[0]} (the text begins {texts[at[0]][:60]!r})"
 
 
 def paired(texts: Sequence[str], context: str | Sequence[str]) -> tuple[list[str], list[str]]:

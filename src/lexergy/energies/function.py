@@ -19,9 +19,9 @@ from transformers import PreTrainedTokenizerBase
 
 from lexergy.core import toy
 from lexergy.core.errors import LexergyError
+from lexergy.core.finite import check_energies
 from lexergy.core.types import Tokens
-from lexergy.energies.base import BLOCK, Energy, Windows, paired
-from lexergy.engine.score import check_finite
+from lexergy.energies.base import BLOCK, Energy, Windows, named, paired
 from lexergy.text.tokenisers import character_tokenizer, decode
 
 
@@ -56,7 +56,7 @@ class Function(Energy):
         for start in range(0, len(texts), BLOCK):
             block = [c + t for c, t in zip(contexts[start : start + BLOCK], texts[start : start + BLOCK], strict=True)]
             values = self._call(block)
-            check_finite(values, lambda row, block=block: f"the text begins {block[row][:60]!r}", True)
+            check_energies(values, named(block, start), forbid=True)
             found += values.tolist()
         return found
 

@@ -19,15 +19,13 @@ from typing import Any, final
 from jaxtyping import Float
 from torch import Tensor
 
-from lexergy.core import random, toy
 from lexergy.core.types import Tokens
 from lexergy.energies.base import Energy, Windows
 from lexergy.engine.language_model import LanguageModel
 from lexergy.engine.load import Loaded, load, quiet
-from lexergy.engine.probe import Plan, plan
-from lexergy.nets.transformer import TransformerForCausalLM, preset
+from lexergy.engine.probe import Plan
+from lexergy.engine.tiny import tiny_language_model
 from lexergy.text.joint import Encoded
-from lexergy.text.tokenisers import character_tokenizer
 
 
 @final
@@ -39,6 +37,7 @@ class LM(Energy):
         self.lm = LanguageModel(loaded)
         self.network = loaded.model  # registered, so that evaluation mode and devices reach it
         self.tokenizer = loaded.tokenizer
+        self.direction = self.lm.direction
 
     @property
     def plan(self) -> Plan:
@@ -47,6 +46,10 @@ class LM(Energy):
     @property
     def longest(self) -> int | None:
         return self.lm.longest
+
+    @property
+    def vocabulary(self) -> int | None:
+        return self.lm.vocabulary
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         return -self.lm.token_log_prob(tokens).double().sum(1)
@@ -112,17 +115,4 @@ def _strided(free_from: int, free_to: int, longest: int) -> list[tuple[int, int,
 
 def tiny() -> LM:
     """A random transformer over the toy alphabet."""
-    tokenizer = character_tokenizer(toy.LETTERS)
-    config = preset(
-        "tiny",
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_attention_heads=2,
-        tie_word_embeddings=False,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    with random.seeded(0, "tiny lm energy"):
-        model = TransformerForCausalLM(config).double().eval()
-    for head in (model.get_input_embeddings(), model.get_output_embeddings()):
-        head.get_parameter("weight").data.mul_(20)
-    return LM(Loaded(model, tokenizer, plan(), "tiny", "object"))
+    return LM(tiny_language_model("tiny lm energy"))

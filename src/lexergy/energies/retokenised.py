@@ -54,15 +54,22 @@ class Retokenised(Energy):
 
     def translate(self, tokens: Tokens) -> Tokens:
         """The same texts in the inner energy's tokens."""
-        texts, spans = [], []
+        texts: list[str] = []
+        contexts: list[str] = []
+        spans: list[tuple[int, int]] = []
         for row in range(len(tokens)):
             ids, free = tokens.real(row), tokens.free[row][tokens.mask[row]].tolist()
             start = free.index(True) if True in free else len(ids)
             end = len(free) - free[::-1].index(True) if True in free else len(ids)
             text = self._text(ids)
-            texts.append(text)
-            spans.append((self._characters(text, ids[:start]), self._characters(text, ids[:end])))
-        rows = self.part.encode(texts, [""] * len(texts))
+            first, last = self._characters(text, ids[:start]), self._characters(text, ids[:end])
+            spans.append((first, last))
+            # Tokenised as one string either way; but only an empty context is given something to stand for it.
+            forward = self.part.direction == "left_to_right"
+            border = first if forward else last
+            texts.append(text[border:] if forward else text[:border])
+            contexts.append(text[:border] if forward else text[border:])
+        rows = self.part.encode(texts, contexts)
         out = Tokens.of([one.ids for one in rows])
         for row, (one, (start, end)) in enumerate(zip(rows, spans, strict=True)):
             # A token that covers nothing (an added one) is context; any other is free if it overlaps what is free.

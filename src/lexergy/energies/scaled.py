@@ -45,6 +45,10 @@ class Scaled(Energy):
     def longest(self) -> int | None:
         return self.part.longest
 
+    @property
+    def vocabulary(self) -> int | None:
+        return self.part.vocabulary
+
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         return self.factor * self.part(tokens)
 

@@ -56,6 +56,10 @@ class Sum(Energy):
     def longest(self) -> int | None:
         return min((part.longest for part in self.energies if part.longest is not None), default=None)
 
+    @property
+    def vocabulary(self) -> int | None:
+        return min((part.vocabulary for part in self.energies if part.vocabulary is not None), default=None)
+
     def forward(self, tokens: Tokens) -> Float[Tensor, "batch"]:
         # A part without a network of its own (a bag, say) may answer from another device than the tokens'.
         return torch.stack([part(tokens).double().to(tokens.ids.device) for part in self.energies]).sum(0)

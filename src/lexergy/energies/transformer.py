@@ -64,6 +64,10 @@ class Transformer(Energy):
     def longest(self) -> int | None:
         return positions(self.trunk)
 
+    @property
+    def vocabulary(self) -> int | None:
+        return self.trunk.get_input_embeddings().get_parameter("weight").shape[0]
+
     def states(self, tokens: Tokens) -> Float[Tensor, "batch time width"]:
         """The trunk's last states; rows are left-aligned, so that default positions are right for every family."""
         device = self.trunk.device

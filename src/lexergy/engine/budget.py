@@ -4,6 +4,8 @@ A batch costs rows × (its longest row) tokens. `for_each_batch` takes rows from
 batch which does not fit shows at once, and a budget that held for one batch holds for all that follow. A GPU,
 or a CPU under a limit of address space, raises when it is out of memory; a CPU machine that has merely filled
 up kills instead, which is why the probe's budgets there come from the memory that is free.
+
+Scoring and drawing go through here. Training does not: its batch is the user's, and half of it would be another run.
 """
 
 import logging

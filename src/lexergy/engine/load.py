@@ -191,17 +191,29 @@ def positions(model: PreTrainedModel) -> int | None:
 def fingerprint(model: nn.Module) -> str:
     """A short hash that tells one model from another, the same in float32 and in bf16.
 
-    Every parameter gives its name, shape and 64 of its values rounded to bf16: enough to refuse the wrong checkpoint in
-    milliseconds, where hashing every byte would take as long as loading.
+    Every parameter gives its name, its shape, and of each block of its values two sums of integers, plain and weighted by
+    place: one changed value changes it, and 10⁸ of them take a tenth of a second, on whichever device they are.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in sorted(model.named_parameters()):
-        flat: Tensor = parameter.detach().reshape(-1)
-        at = torch.arange(64, device=flat.device) * max(flat.numel() - 1, 0) // 63
         digest.update(f"{name}{tuple(parameter.shape)}".encode())
-        if flat.numel():
-            digest.update(flat[at].to(torch.bfloat16).view(torch.int16).cpu().numpy().tobytes())
+        digest.update(_checksums(parameter.detach().reshape(-1)).numpy().tobytes())
     return digest.hexdigest()
+
+
+_BLOCK = 1 << 15
+"""Integers of 64 bits, each four values in bf16, that are summed into one pair of numbers."""
+
+
+def _checksums(flat: Tensor) -> Tensor:
+    """The sums of each block, modulo 2⁶⁴, where their order cannot matter: [blocks, 2]."""
+    place = 2 * torch.arange(_BLOCK, device=flat.device) + 1
+    found = [torch.zeros(0, 2, dtype=torch.int64, device=flat.device)]
+    for part in flat.split(256 * _BLOCK):  # so many at once that the copies made of them stay small
+        values = part.to(torch.bfloat16)
+        rows = nn.functional.pad(values, (0, -len(values) % (4 * _BLOCK))).view(torch.int64).view(-1, _BLOCK)
+        found.append(torch.stack([rows.sum(1), (rows * place).sum(1)], dim=1))
+    return torch.cat(found).cpu()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ attention is taken to be fused: both come out of the half of the free memory tha
 batch does not fit all the same, it is halved (`engine.budget`). Training keeps more a token, and its batches are the user's.
 
 The measurement is kept in the user's cache folder; what memory is free is asked each time.
-`LEXERGY_PROBE=off` pins everything and measures nothing; `fresh=True` measures again.
+`LEXERGY_PROBE=off` pins device, dtype and tokens and measures nothing; `fresh=True` measures again.
 """
 
 import dataclasses
@@ -142,17 +142,17 @@ def plan(shape: Shape | None = None, device: str | None = None, dtype: str | Non
     wanted = _dtype(dtype)
     pinned = os.environ.get("LEXERGY_PROBE", "").lower() == "off"
     place, why_place = _device(device, pinned)
+    threads = torch.get_num_threads()
+    set_by = "as OMP_NUM_THREADS says" if os.environ.get("OMP_NUM_THREADS") else "as torch has them"
     if pinned:
         why = "pinned by LEXERGY_PROBE=off"
         why_dtype = "asked for" if wanted else why
-        reasons = {"device": why_place, "dtype": why_dtype, "threads": why, "tokens": why}
-        return Plan(place, wanted or "float32", 1, PINNED_TOKENS, {}, reasons, True)
+        reasons = {"device": why_place, "dtype": why_dtype, "threads": set_by, "tokens": why}
+        return Plan(place, wanted or "float32", threads, PINNED_TOKENS, {}, reasons, True)
     size = shape or USUAL
     measured = Measured(place, size.width, size.feedforward, fresh)
     chosen, why_dtype = (wanted, "asked for") if wanted else _choose_dtype(place, measured)
     tokens, why_tokens = _choose_tokens(measured.sweep(chosen), size, chosen, free_memory(place))
-    threads = torch.get_num_threads()
-    set_by = "as OMP_NUM_THREADS says" if os.environ.get("OMP_NUM_THREADS") else "as torch found them"
     reasons = {"device": why_place, "dtype": why_dtype, "threads": set_by, "tokens": why_tokens}
     return Plan(place, chosen, threads, tokens, dict(measured.rates), reasons, False)
 

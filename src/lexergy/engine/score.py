@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lexergy.core.errors import LexergyError
 from lexergy.core.types import Tokens
 from lexergy.engine.batches import map_rows
 
@@ -81,16 +80,3 @@ def _distinct(tokens: Tokens) -> tuple[Tensor, Tensor]:
             firsts.append(row)
         back.append(seen[key])
     return torch.tensor(firsts), torch.tensor(back)
-
-
-def check_finite(values: Float[Tensor, "batch"], describe: Callable[[int], str], forbid: bool = False) -> None:
-    """NaN or −inf (or +inf, unless it may forbid a text) is an error that names the row."""
-    bad = torch.isnan(values) | torch.isneginf(values)
-    if not forbid:
-        bad |= torch.isposinf(values)
-    if bool(bad.any()):
-        row = int(bad.nonzero()[0])
-        raise LexergyError(
-            f"The energy of row {row} is {values[row].item()}, which is no energy: {describe(row)}. "
-            "Check the checkpoint (a training that diverged leaves NaN), or try dtype float32."
-        )

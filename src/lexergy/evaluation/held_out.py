@@ -1,7 +1,7 @@
 """The windows a model is judged on: from each group in turn, so that few long documents cannot speak for all.
 
 Equation: the windows of a corpus in a declared space, in an order of their own within each group (by key), taken round
-after round. One pass; no more windows are held than a few times those asked for.
+after round. One pass over all of them, each keyed by its number; no more are held than a few times those asked for.
 """
 
 from collections.abc import Iterable
@@ -14,9 +14,6 @@ from lexergy.core.random import word
 from lexergy.core.types import Space
 from lexergy.text.document import Document
 from lexergy.text.windows import Window, windows
-
-MOST = 200_000
-"""Windows looked at, at most: enough for any test."""
 
 _Held = dict[str, list[tuple[int, Window]]]
 
@@ -37,7 +34,7 @@ def held_out(
         raise LexergyError(f"At least one window is needed to judge on; received windows={count}.")
     held: _Held = {}
     every = windows(documents, tokenizer, prefix, length, space, bos=bos, eos_id=eos)
-    for number, window in enumerate(islice(every, MOST), start=1):
+    for number, window in enumerate(every, start=1):
         held.setdefault(window.group, []).append((word(f"{seed} {number} {window.group}"), window))
         if number % (4 * count) == 0:
             # What is not among the first `count` now will not be later: its place can only fall further back.

@@ -51,15 +51,25 @@ def summary(
     ]
 
 
+LEAST_GROUPS = 20
+"""Documents below which a bootstrap's interval is too narrow to hold a claim."""
+
+
+def held(found: Perplexity) -> bool:
+    """Whether the claim does: the certified perplexity is below the language model's, interval and all."""
+    return found.groups >= LEAST_GROUPS and found.saved.low > 0
+
+
 def sentence(found: Perplexity) -> str:
-    """What was found, in two sentences."""
+    """What was found, in two sentences; in three where there are too few documents to claim anything."""
     change = found.saved
-    verdict = "below" if change.low > 0 else "not shown to be below"
+    verdict = "below" if held(found) else "not shown to be below"
+    few = f" Its {found.groups} documents are too few to claim anything: {LEAST_GROUPS} at least."
     state = "resolved" if found.resolved else "unresolved (" + "; ".join(found.resolution.reasons) + ")"
     return (
         f"The certified perplexity is {found.certified.value:.2f}, {verdict} the language model's {found.base.value:.2f} "
         f"(saved {change.value:.2f}, 95 % interval {change.low:.2f} to {change.high:.2f}, n = {found.n}). The bounds on "
-        f"log Z are {state}."
+        f"log Z are {state}." + (few if found.groups < LEAST_GROUPS else "")
     )
 
 

@@ -3,6 +3,7 @@
 A new proposal is one file in this folder: a docstring, one final class, and `tiny()`, which builds one small enough to sum.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, overload
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from lexergy.core.errors import unknown
 from lexergy.core.random import Rng
 from lexergy.core.types import Direction, Draws, Law, Space, Tokens
 
@@ -77,6 +79,12 @@ class Proposal(ABC):
     ) -> Draws | list[Draws]:
         """n draws after a prompt, or after each of a list. Options: temperature, top_k, top_p, space, eos, seed; what is
         not asked for is not applied."""
+        known = [
+            name for name, one in inspect.signature(self.law_of).parameters.items() if one.kind is one.KEYWORD_ONLY
+        ]
+        for name in options:
+            if name not in known:
+                raise unknown("option of sample", name, known)
         law = self.law_of(max_new_tokens, **options)
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         draws = self.draw([self.prompt_ids(one) for one in prompts], n, law, rng)

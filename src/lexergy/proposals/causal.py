@@ -23,18 +23,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lexergy.core import random, toy
+from lexergy.core import random
 from lexergy.core.errors import LexergyError
 from lexergy.core.random import Keyed, Rng
 from lexergy.core.types import Draws, Law, Space, Tokens
 from lexergy.engine import truncation
 from lexergy.engine.decode import Written, continuations
 from lexergy.engine.language_model import LanguageModel
-from lexergy.engine.load import Loaded, load
-from lexergy.nets.transformer import TransformerForCausalLM, preset
+from lexergy.engine.load import Loaded
+from lexergy.engine.tiny import tiny_language_model
 from lexergy.proposals.base import Proposal
 from lexergy.text.joint import Bos, encode
-from lexergy.text.tokenisers import character_tokenizer, decode
+from lexergy.text.tokenisers import decode
 
 
 @final
@@ -74,6 +74,10 @@ class Causal(Proposal):
         if space not in ("fixed", "until_eos"):
             raise LexergyError(f'space is "fixed" or "until_eos"; received {space!r}.')
         ends = self.lm.eos if eos is None else (eos,) if isinstance(eos, int) else tuple(eos)
+        if eos is not None and any(not isinstance(one, int) or not 0 <= one < self.lm.vocabulary for one in ends):
+            raise LexergyError(
+                f"eos is a token id, or a list of them, each from 0 to {self.lm.vocabulary - 1}; received {eos!r}."
+            )
         return Law(
             model=self.lm.name,
             revision=self.lm.revision,
@@ -152,18 +156,4 @@ class Causal(Proposal):
 
 def tiny() -> Causal:
     """A random transformer over the toy alphabet, in float64."""
-    tokenizer = character_tokenizer(toy.LETTERS)
-    config = preset(
-        "tiny",
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_attention_heads=2,
-        tie_word_embeddings=False,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    with random.seeded(0, "tiny causal"):
-        model = TransformerForCausalLM(config).double().eval()
-    # Fresh weights give nearly uniform laws that read the last token only: a wrong law or position would go unnoticed.
-    for weight in model.parameters():
-        weight.data *= 8 if weight.dim() == 2 else 1
-    return Causal(Loaded(model, tokenizer, load((model, tokenizer), "causal").plan, "tiny", "object"))
+    return Causal(tiny_language_model("tiny causal"))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from lexergy.core.errors import LexergyError, unknown
+from lexergy.core.unicode import writable
 
 R = TypeVar("R")
 
@@ -23,8 +24,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
     if isinstance(value, str):
-        # Half of a surrogate pair, as a tokeniser may leave behind, cannot be written in any encoding.
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return writable(value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, Mapping):

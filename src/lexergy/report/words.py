@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from lexergy.core.unicode import writable
 from lexergy.report.document import Cell
 
 DIGITS = 4
@@ -61,7 +62,7 @@ def visible(text: str) -> str:
         0xFFFE: 0xFFFD,
         0xFFFF: 0xFFFD,
     }
-    return text.translate(shown_as).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return writable(text.translate(shown_as))
 
 
 def _decimals(value: float) -> int:

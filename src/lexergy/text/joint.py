@@ -108,6 +108,22 @@ def leading(tokenizer: PreTrainedTokenizerBase, bos: str = "auto") -> list[int]:
     return encode(tokenizer, [""], [""], bos=bos)[0].ids
 
 
+def start_of(tokenizer: PreTrainedTokenizerBase, eos: Sequence[int] = ()) -> int | None:
+    """The id that stands for nothing: the tokeniser's BOS, else the first EOS (texts were joined by it), else none.
+
+    `eos`: the ids that end a text, where a model states them.
+    """
+    own = [tokenizer.bos_token_id, *eos, tokenizer.eos_token_id]
+    return next((one for one in own if isinstance(one, int)), None)
+
+
+def begun(one: Encoded, start: int) -> Encoded:
+    """The same text after the token that an empty context stands for, where there is no context."""
+    if one.free_from > 0:
+        return one
+    return Encoded([start, *one.ids], 1, one.free_to + 1, [(0, 0), *one.offsets])
+
+
 def eos_of(tokenizer: PreTrainedTokenizerBase, eos_id: int | None = None) -> int:
     """The id that ends a text: the one given, else the tokeniser's."""
     chosen = tokenizer.eos_token_id if eos_id is None else eos_id

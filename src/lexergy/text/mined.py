@@ -39,6 +39,7 @@ class Mined:
             raise LexergyError(f"{place} is no mined set: its shards hold {self.meta.get('kind')!r}.")
         self.law = Law.from_json(self.meta["law"])
         self.per_prefix: int = self.meta["per_prefix"]
+        self.vocabulary: int = self.meta.get("vocabulary", 0)
         contexts, continuations, self.groups = self._windows()
         if len(self.groups) != reader.rows:
             raise LexergyError(

@@ -18,7 +18,6 @@ from lexergy.core.random import Keyed
 from lexergy.core.types import Tokens
 from lexergy.energies.base import Energy
 from lexergy.energies.retokenised import Retokenised
-from lexergy.text.joint import encode
 from lexergy.text.mined import Mined
 from lexergy.text.ragged import Ragged
 from lexergy.text.split import part_of
@@ -107,8 +106,7 @@ def _own_pairs(data: Sequence[Pair], energy: Energy) -> Contrast:
     contexts = [context for context, _, _ in data]
     texts = [text for _, text, _ in data] + [text for _, _, texts in data for text in texts]
     every = contexts + [context for context in contexts for _ in range(per_prefix)]
-    assert energy.tokenizer is not None
-    found = encode(energy.tokenizer, texts, every, special=energy.special)
+    found = energy.encode(texts, every)
     rows = Ragged.of([(one.ids, one.free_from, one.free_to) for one in found])
     return Contrast(rows, per_prefix, contexts)
 

@@ -8,7 +8,8 @@ Afterwards one factor a is fitted on the validation windows (trained energies ar
 is a·E, with a stored. Neither early stopping nor the factor ever sees a test window.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from lexergy.energies.transformer import Transformer
 from lexergy.engine.load import fingerprint
 from lexergy.engine.probe import Shape
 from lexergy.estimators.scale import scale
+from lexergy.nets.transformer import PRESETS
 from lexergy.objectives.nce import nce
 from lexergy.text.mined import Mined
 from lexergy.training.contrast import Contrast, Pair, choices, contrast, energies_of, shuffled
@@ -39,7 +41,7 @@ MOST_SCALE = 10.0
 
 
 def train_energy(
-    data: Mined | Sequence[Pair],
+    data: Mined | Iterable[Pair],
     start: Start = None,
     size: str = "small",
     seed: int | None = 0,
@@ -70,6 +72,9 @@ def train_energy(
     are). options: further `Settings` of the loop.
     """
     seed = random.resolve(seed)
+    if size not in PRESETS:
+        raise unknown("size", size, PRESETS)
+    data = data if isinstance(data, Mined) else list(data)
     energy = started(
         start,
         data.tokenizer if isinstance(data, Mined) else None,
@@ -79,6 +84,7 @@ def train_energy(
         pooling=pooling,
         dropout=dropout,
         device=None if device == "auto" else device,
+        vocabulary=data.vocabulary if isinstance(data, Mined) else 0,
     )
     read = contrast(data, energy)
     train, valid = read.parts(seed)
@@ -88,6 +94,12 @@ def train_energy(
     if not 1 <= negatives <= read.per_prefix:
         raise LexergyError(
             f"negatives lies between 1 and the {read.per_prefix} that each window has; received {negatives}."
+        )
+    if not len(valid):
+        warnings.warn(
+            "There is no group of texts to validate on, so nothing stops training early, the last weights are kept and no "
+            "factor is fitted. Give texts of more groups (authors, documents, contexts of pairs).",
+            stacklevel=2,
         )
     if epochs <= 0:
         raise LexergyError(f"epochs is above 0; received {epochs}.")

@@ -86,7 +86,13 @@ def mine(
         "parts": dict(parts) if part is not None else None,
     }
     stored = _cut(lm, file, place, cut_from, law)
-    made_from = {"kind": KIND, "law": law.to_json(), "per_prefix": per_prefix, "shard": shard}
+    made_from = {
+        "kind": KIND,
+        "law": law.to_json(),
+        "per_prefix": per_prefix,
+        "shard": shard,
+        "vocabulary": lm.lm.vocabulary,
+    }
     # What an empty context stands for; a language model that is never given one may have nothing to start from.
     start = lm.prompt_ids("") if prefix == 0 else []
     writer = ShardWriter(place / DRAWS, {**cut_from, **made_from, "start": start})
@@ -108,6 +114,11 @@ def _begun(place: Path, law: Law) -> Law:
     differ = [name for name in old if old[name] != new[name] and name not in ("model", "revision")]
     if differ:
         found = "; ".join(f"{name}: {old[name]} there, {new[name]} here" for name in differ)
+        if differ == ["dtype"]:
+            raise LexergyError(
+                f"{place} was begun in another dtype ({found}), and what is drawn depends on it. Load the language model "
+                f"with dtype={before.dtype!r} to go on, or choose another place."
+            )
         raise LexergyError(
             f"{place} holds draws by another law or model ({found}). Choose another place, or remove the folder to "
             "mine again."

@@ -36,8 +36,10 @@ def started(
     pooling: str = "mean",
     dropout: float | None = None,
     device: str | None = None,
+    vocabulary: int = 0,
 ) -> Energy:
-    """The energy before training. `tokenizer`: that of the texts, if they come as tokens.
+    """The energy before training. `tokenizer`: that of the texts, if they come as tokens; `vocabulary`: how many ids may
+    be among them, where the language model's output is padded beyond its tokenizer.
 
     causal and dropout (None: as it was made; a fresh one looks both ways) change transformers of ours only.
     """
@@ -45,17 +47,17 @@ def started(
         raise unknown("pooling", pooling, get_args(Pooling))
     if dropout is not None and not 0 <= dropout < 1:
         raise LexergyError(f"dropout lies between 0 and 1; received {dropout}.")
-    if start is None or start == "bag":
+    if start is None or is_bag(start):
         if tokenizer is None:
             raise LexergyError(
                 "Your own pairs come without a tokenizer, so the energy must start from a network: start= a folder or "
                 "a Hub id."
             )
         if start is None:
-            return _fresh(tokenizer, size, seed, bool(causal), pooling, dropout)
+            return _fresh(tokenizer, max(len(tokenizer), vocabulary), size, seed, bool(causal), pooling, dropout)
         if causal is not None or dropout is not None:
             raise LexergyError("A bag of tokens knows no order and no dropout: leave causal and dropout out.")
-        return Bag(tokenizer)
+        return Bag(tokenizer, vocabulary)
     if isinstance(start, tuple):
         # A model object is never changed in place: what is trained is a copy, with float32 masters.
         model, own = start
@@ -76,11 +78,22 @@ def started(
         return Transformer(loaded, pooling=pooling, special=special)  # type: ignore[arg-type]
 
 
+def is_bag(start: Start) -> bool:
+    """Whether a bag of tokens is meant: a folder of that name comes first."""
+    return start == "bag" and not Path("bag").exists()
+
+
 def _fresh(
-    tokenizer: PreTrainedTokenizerBase, size: str, seed: int, causal: bool, pooling: str, dropout: float | None
+    tokenizer: PreTrainedTokenizerBase,
+    vocabulary: int,
+    size: str,
+    seed: int,
+    causal: bool,
+    pooling: str,
+    dropout: float | None,
 ) -> Transformer:
     chosen = DROPOUT if dropout is None else dropout
-    config = preset(size, vocab_size=len(tokenizer), causal=causal, dropout=chosen)
+    config = preset(size, vocab_size=vocabulary, causal=causal, dropout=chosen)
     with seeded(seed, "fresh energy"):
         trunk = TransformerModel(config)
         loaded = Loaded(trunk, tokenizer, plan(Shape.of(config), dtype="float32"), "fresh", "object")
