@@ -22,9 +22,11 @@ from lexergy.nets.transformer import TransformerForCausalLM, TransformerModel, p
 from lexergy.objectives.nce import nce
 from lexergy.proposals.causal import Causal
 from lexergy.text.mined import Mined
+from lexergy.text.ragged import Ragged
 from lexergy.text.tokenisers import character_tokenizer
+from lexergy.training import contrast as contrast_module
 from lexergy.training import energy as training
-from lexergy.training.contrast import choices, contrast, energies_of, shuffled
+from lexergy.training.contrast import Contrast, choices, contrast, energies_of, shuffled
 from lexergy.training.energy import train_energy
 from lexergy.training.lm import save_model
 from lexergy.training.mine import mine
@@ -344,3 +346,18 @@ def test_the_hash_tells_data_apart(mined: Mined, place: Path) -> None:
     pairs = [("a", "abc", ["ca"]), ("b", "abc", ["cb"])]
     other = [("a", "abc", ["ca"]), ("b", "abc", ["cc"])]
     assert contrast(pairs, energy).hash != contrast(other, energy).hash
+
+
+@pytest.mark.parametrize("count", [4, 5, 30])
+def test_a_set_whose_hashes_choose_no_group_still_validates_on_some(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contrast_module, "part_of", lambda *_, **__: "train")
+    row = ([1, 2], 1, 2)
+    groups = [f"group {i // 2}" for i in range(2 * count)]
+    made = Contrast(Ragged.of([row] * 4 * count), 1, groups)
+    train, valid = made.parts(0)
+    sides = {groups[i] for i in train.tolist()}, {groups[i] for i in valid.tolist()}
+    assert not sides[0] & sides[1]
+    assert len(sides[1]) == {4: 0, 5: 1, 30: 2}[count]
+    assert len(train) + len(valid) == 2 * count

@@ -27,6 +27,9 @@ Pair = tuple[str, str, Sequence[str]]
 """(context, true text, written texts)."""
 
 PARTS = {"train": 0.95, "valid": 0.05}
+LEAST_GROUPS = 5
+"""Fewer groups than this are all trained on."""
+
 VALIDATION_WINDOWS = 1024
 VALIDATION_NEGATIVES = 4
 """How much a validation reads, at most: its error is far below what an epoch changes."""
@@ -52,11 +55,15 @@ class Contrast:
         return digest.hexdigest()
 
     def parts(self, seed: int) -> tuple[Int[Tensor, "train"], Int[Tensor, "valid"]]:
-        """The windows to train on, and those to validate on; where one part would be empty, all are for training."""
-        part = {group: part_of(group, PARTS, salt="energy") for group in set(self.groups)}
-        held_out = torch.tensor([part[group] == "valid" for group in self.groups], dtype=torch.bool)
-        if bool(held_out.all()):
-            held_out = torch.zeros_like(held_out)
+        """The windows to train on, and those to validate on: those of the groups whose hash says so; where it says so of
+        none, or of all, those of one group in twenty by a keyed order; of fewer than five groups none."""
+        known = sorted(set(self.groups))
+        chosen = {group for group in known if part_of(group, PARTS, salt="energy") == "valid"}
+        if len(chosen) in (0, len(known)):
+            order = Keyed.of(0, "validation groups").permutation(len(known))[0].tolist()
+            enough = max(1, round(PARTS["valid"] * len(known))) if len(known) >= LEAST_GROUPS else 0
+            chosen = {known[i] for i in order[:enough]}
+        held_out = torch.tensor([group in chosen for group in self.groups], dtype=torch.bool)
         valid = held_out.nonzero().squeeze(1)
         # In a shuffled order, so that a few groups with many windows do not speak for all.
         order = Keyed.of(seed, "validation").permutation(len(valid))[0][:VALIDATION_WINDOWS]
