@@ -109,7 +109,8 @@ class _Reader:
             self.cache.batch_select_indices(self.of_row)
 
     def _read_prompts(self, prompts: list[tuple[int, ...]]) -> tuple[Tensor, list[Cache]]:
-        """Logits after each prompt, and the caches; where they are joined anyway, a few prompts at a time."""
+        """Logits after each prompt, and the caches: a few prompts at a time for a fast step, which joins keys and values
+        itself; all at once for a network's own cache, which only it knows how to join."""
         ids = torch.tensor(prompts, device=self.lm.device)
         at_once = max(1, self.lm.plan.tokens // ids.shape[1]) if self.fast is not None else len(ids)
         logits, caches = [], []
